@@ -1,0 +1,195 @@
+"""config.toml of the app and the commands: which nodes there are, and how to show them.
+
+Invariant: an unknown key is an error that names the file and the key; writing keeps comments and order (tomlkit).
+Everything lives in `RACKRATE_HOME`, or in the platform's directories for configuration and data.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+import platformdirs
+
+from tui.errors import ConfigurationError
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[nodes]]` table. `token_file` is relative to the folder of the configuration file."""
+
+    name: str
+    url: str
+    token_file: str | None = None
+    fingerprint: str | None = None
+    tags: dict[str, str] = {}
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file. `timezone` is an IANA name for calendar days; empty means this machine's zone."""
+
+    nodes: tuple[NodeConfig, ...] = ()
+    timezone: str = ""
+    theme: str = ""
+    ledger: str = ""
+    """Path of the ledger; default `ledger.db` in the data directory."""
+
+
+class Paths(msgspec.Struct, frozen=True, kw_only=True):
+    """Where configuration and data are, resolved once."""
+
+    config_file: Path
+    data_dir: Path
+
+    def token_path(self, node: NodeConfig) -> Path | None:
+        """The node's token file as an absolute path."""
+        return self.config_file.parent / node.token_file if node.token_file else None
+
+    def ledger_path(self, config: Config) -> Path:
+        """The ledger's file."""
+        return self.config_file.parent / config.ledger if config.ledger else self.data_dir / "ledger.db"
+
+
+def resolve_paths(config_file: str | None = None, environ: Mapping[str, str] = os.environ) -> Paths:
+    """`--config FILE` beats `RACKRATE_HOME`, which beats the platform's directories."""
+    home = environ.get("RACKRATE_HOME")
+    if home:
+        config_dir = data_dir = Path(home).expanduser().absolute()
+    else:
+        config_dir = Path(platformdirs.user_config_dir("rackrate"))
+        data_dir = Path(platformdirs.user_data_dir("rackrate"))
+    file = Path(config_file).expanduser().absolute() if config_file else config_dir / "config.toml"
+    return Paths(config_file=file, data_dir=data_dir)
+
+
+def load(paths: Paths, *, must_exist: bool = False) -> Config:
+    """Reads and checks the file; a missing one is an empty configuration unless it was named by the user."""
+    try:
+        raw = tomllib.loads(paths.config_file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if must_exist:
+            raise ConfigurationError(f"{paths.config_file}: no such file. Give --config an existing file.") from None
+        return Config()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{paths.config_file}: {_reason(error)}.") from None
+    return check(raw, paths.config_file)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be read ({error.strerror})"
+    if isinstance(error, UnicodeDecodeError):
+        return f"is not UTF-8 (byte {error.start})"
+    return f"is not valid TOML: {error}"
+
+
+def check(raw: dict[str, object], file: Path) -> Config:
+    """Turns parsed TOML into a Config, or says which key is wrong and what is allowed."""
+    try:
+        config = msgspec.convert(raw, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{file}: {_explain(str(error))}") from None
+    seen: set[str] = set()
+    for node in config.nodes:
+        check_node(node, file)
+        if node.name in seen:
+            raise ConfigurationError(f"{file}: two nodes are named `{node.name}`; names must differ.")
+        seen.add(node.name)
+    check_timezone(config.timezone, str(file))
+    return config
+
+
+def check_timezone(name: str, where: str) -> None:
+    """Raises when `name` is not empty and no IANA zone."""
+    try:
+        name and ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ConfigurationError(f"{where}: `{name}` is no IANA time zone (such as Europe/Berlin).") from None
+
+
+def check_node(node: NodeConfig, where: object) -> None:
+    """Raises when the URL cannot be one of an agent."""
+    parts = urlsplit(node.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(
+            f"{where}: node `{node.name}`: `{node.url}` is no URL of an agent; it looks like https://10.0.0.5:9477."
+        )
+
+
+_ALLOWED = {"Config": Config.__struct_fields__, "nodes": NodeConfig.__struct_fields__}
+
+
+def _explain(message: str) -> str:
+    """msgspec's text with the key first, and the nearest allowed key for an unknown one."""
+    where = re.search(r" - at `\$\.?(.*?)`$", message)
+    place = where.group(1) if where else ""
+    if unknown := re.search(r"unknown field `(.*?)`", message):
+        key = unknown.group(1)
+        allowed = _ALLOWED["nodes" if place.startswith("nodes") else "Config"]
+        near = difflib.get_close_matches(key, allowed, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"allowed here: {', '.join(allowed)}."
+        return f"unknown key `{f'{place}.' if place else ''}{key}`; {hint}"
+    return f"`{place}`: {message.split(' - at ')[0]}." if place else f"{message}."
+
+
+def add_node(paths: Paths, node: NodeConfig) -> None:
+    """Appends a `[[nodes]]` table; the rest of the file stays as it was. Raises if the name is taken."""
+    import tomlkit
+
+    config = load(paths)
+    if any(n.name == node.name for n in config.nodes):
+        raise ConfigurationError(f"A node named `{node.name}` is already there; remove it first or give --name.")
+    document = _document(paths)
+    tables = document.setdefault("nodes", tomlkit.aot())
+    table = tomlkit.table()
+    for key, value in msgspec.to_builtins(node).items():
+        if value not in (None, {}):
+            table.add(key, value)
+    tables.append(table)
+    _write(paths.config_file, tomlkit.dumps(document))
+
+
+def remove_node(paths: Paths, name: str) -> None:
+    """Removes the `[[nodes]]` table of that name. Raises if there is none."""
+    import tomlkit
+
+    config = load(paths)
+    if all(n.name != name for n in config.nodes):
+        near = difflib.get_close_matches(name, [n.name for n in config.nodes], 1)
+        hint = f" Did you mean `{near[0]}`?" if near else ""
+        raise ConfigurationError(f"There is no node named `{name}`.{hint}")
+    document = _document(paths)
+    tables = document["nodes"]
+    for index in reversed(range(len(tables))):
+        if tables[index].get("name") == name:
+            del tables[index]
+    _write(paths.config_file, tomlkit.dumps(document))
+
+
+def _document(paths: Paths):  # noqa: ANN202 - tomlkit is imported lazily
+    import tomlkit
+
+    try:
+        return tomlkit.parse(paths.config_file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return tomlkit.document()
+
+
+def _write(file: Path, text: str) -> None:
+    """Writes beside and renames, so that a crash or a full disk leaves the old file whole."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=".config-", delete=False) as new:
+            new.write(text)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(new.name, file)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be written ({error.strerror}); it is as it was.") from None
