@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from agent.client import AgentClient, ClientError
 from tui.config import NodeConfig
+from tui.errors import RackrateError
 from tui.fleet import Fleet
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0)
@@ -75,7 +76,7 @@ class Live:
                 heard = True
                 self._changed |= self.fleet.apply(node.name, event, self._clock())
             self._failed(node, "the agent closed the stream")
-        except ClientError as error:
+        except (ClientError, RackrateError) as error:
             self._failed(node, str(error))
         except asyncio.CancelledError:
             raise

@@ -1,0 +1,43 @@
+# `make demo` and `make test` work from a clean clone with Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: demo test bench screenshots lint clean
+
+demo: $(VENV)/.demo
+	@$(BIN)/rackrate demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -p no:cacheprovider
+
+bench: $(VENV)/.test
+	@for file in tests/bench/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+screenshots: $(VENV)/.demo
+	$(BIN)/rackrate screenshot --demo --screen fleet --size 140x36 screenshots/fleet.svg
+	$(BIN)/rackrate screenshot --demo --screen fleet --size 140x36 screenshots/fleet.png
+	$(BIN)/rackrate screenshot --demo --screen node --size 140x44 screenshots/node.svg
+	$(BIN)/rackrate screenshot --demo --screen node --size 140x44 screenshots/node.png
+
+lint: $(VENV)/.test
+	$(BIN)/lint-imports
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Rackrate needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 demo"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	@echo "installing into $(VENV) ..."
+	@$(PIP) install -e '.[png]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	@echo "installing into $(VENV) ..."
+	@$(PIP) install -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,53 @@
+"""All alerts of a fleet: those of the agents, priced, and the one only a client can see: a node that went silent.
+
+Invariant: an agent's alert is shown as it came, with the money added where the price is known.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from agent import wire
+from tui import format as fmt
+from tui.fleet import LOST_SECONDS, Fleet, NodeView
+from tui.records import money
+
+_ORDER = {"critical": 0, "warning": 1}
+
+
+def all_alerts(fleet: Fleet, now: float, at: datetime) -> list[wire.Alert]:
+    """Critical ones first, then the oldest. `now` is monotonic, `at` the same moment in UTC."""
+    found = [priced(view, alert) for view in fleet for alert in view.alerts.values()]
+    found += [silent for view in fleet if (silent := silence(view, now, at))]
+    return sorted(found, key=lambda alert: (_ORDER[alert.severity], alert.since, alert.key))
+
+
+def priced(view: NodeView, alert: wire.Alert) -> wire.Alert:
+    """Adds what goes to waste per hour: the GPU's part of the price for an alert about a GPU."""
+    price = view.usd_per_hour
+    named = msgspec.structs.replace(alert, node=view.name)
+    if alert.usd_per_hour is not None or price is None or alert.gpu is None or not view.uses:
+        return named
+    return msgspec.structs.replace(named, usd_per_hour=money(price / len(view.uses)))
+
+
+def silence(view: NodeView, now: float, at: datetime) -> wire.Alert | None:
+    """The alert of a node that has not been heard for too long."""
+    if view.state(now) != "lost":
+        return None
+    age = view.age_seconds(now)
+    since = at - timedelta(seconds=age) if age is not None else at
+    return wire.Alert(
+        key=f"node_silent/{view.name}",
+        rule="node_silent",
+        severity="critical",
+        node=view.name,
+        message=f"Nothing heard from {view.name}: {view.error or 'its stream is silent'}",
+        reading="never heard" if age is None else f"silent for {fmt.age(age)}",
+        threshold=f"{LOST_SECONDS:.0f} s",
+        since=since,
+        fired_at=since,
+        usd_per_hour=money(view.usd_per_hour),
+    )

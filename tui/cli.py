@@ -1,0 +1,177 @@
+"""`rackrate`: the app and its commands. Parses the command line and turns errors into sentences and exit codes.
+
+Invariant: a user's mistake is one sentence on stderr and exit code 1 to 4, never a traceback; each command's modules
+are imported only when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from tui import __version__
+from tui.commands.context import Context
+from tui.errors import RackrateError
+from tui.exit_codes import ExitCode
+
+EPILOG = """examples:
+  rackrate                                  the app: your nodes, or this machine
+  rackrate demo                             the app on a simulated fleet
+  rackrate add https://10.0.0.5:9477 --token-file gpu-01.token --fingerprint sha256:...
+  rackrate nodes 'state:idle gpu:A100'      nodes with an idle A100
+  rackrate prices H100 buy:spot             spot prices of H100 instances
+  rackrate report --format csv --from 2026-11-01 --to 2026-12-01 --by project,user --out november.csv
+
+exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not reachable, 4 partly done
+"""
+
+QUERY_HELP = "e.g. state:idle gpu:A100 user:ada util<20 cost>5 !spot; terms are joined by AND"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    parser = argparse.ArgumentParser(
+        prog="rackrate",
+        description="Cost and resources of GPU nodes: who uses what, what it costs, what stands idle.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"rackrate {__version__}")
+    parser.add_argument("--config", metavar="FILE", help="configuration file (default: config.toml in RACKRATE_HOME)")
+    parser.set_defaults(run="app:app")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_node_commands(commands)
+    _add_money_commands(commands)
+    _add_other_commands(commands)
+    return parser
+
+
+def _command(commands, name: str, run: str, help: str) -> argparse.ArgumentParser:  # noqa: ANN001
+    parser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout")
+
+
+def _add_node_commands(commands) -> None:  # noqa: ANN001
+    for name, text in (
+        ("nodes", "list nodes with use and money"),
+        ("gpus", "list every GPU"),
+        ("alerts", "list active alerts"),
+    ):
+        parser = _command(commands, name, f"nodes:{name}", text)
+        parser.add_argument("query", nargs="*", metavar="QUERY", help=QUERY_HELP)
+        _json(parser)
+        if name == "nodes":
+            parser.add_argument("--sum", action="store_true", help="print only the sums of what is selected")
+    add = _command(commands, "add", "nodes:add", "add a node to the configuration")
+    add.add_argument("url", metavar="URL", help="of its agent, e.g. https://10.0.0.5:9477")
+    add.add_argument("--name", help="what to call it (default: the node's own name)")
+    add.add_argument("--token-file", metavar="FILE", help="file with the agent's token")
+    add.add_argument("--fingerprint", metavar="sha256:HEX", help="of the agent's certificate")
+    add.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="may be given more than once")
+    add.add_argument("--no-check", action="store_true", help="do not ask the node first")
+    remove = _command(commands, "remove", "nodes:remove", "remove a node from the configuration")
+    remove.add_argument("name", metavar="NAME")
+
+
+def _add_money_commands(commands) -> None:  # noqa: ANN001
+    prices = _command(commands, "prices", "money:prices", "list prices of GPU instances, cheapest per GPU-hour first")
+    prices.add_argument("query", nargs="*", metavar="QUERY", help="e.g. H100 region:us-east-1 buy:spot cloud:aws")
+    prices.add_argument("--all", action="store_true", help="print all that match, not the first 50")
+    _json(prices)
+    sync = _command(commands, "sync", "money:sync", "bring usage rows of all nodes into the ledger")
+    sync.add_argument("--node", action="append", default=[], metavar="NAME", help="only this node")
+    _json(sync)
+    cost = _command(commands, "cost", "money:cost", "what today and this month cost")
+    _money_options(cost)
+    _json(cost)
+    report = _command(commands, "report", "money:report", "attribute the cost of a range to who caused it")
+    report.add_argument("--format", choices=("text", "csv", "json"), default="text")
+    report.add_argument("--from", dest="start", metavar="DATE", help="first day or ISO time (default: the 1st of this month)")
+    report.add_argument("--to", dest="end", metavar="DATE", help="end, exclusive: a day means its midnight (default: now)")
+    report.add_argument(
+        "--by", default="project,user", metavar="KEYS",
+        help="user, project, node, job, gpu_model, instance_type, cloud, region, purchase, day, tag:NAME; comma-separated",
+    )  # fmt: skip
+    report.add_argument("--out", metavar="FILE", help="write there (default: stdout)")
+    _money_options(report)
+    _json(report)
+
+
+def _money_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tz", metavar="ZONE", help="IANA time zone of days (default: this machine's)")
+    parser.add_argument("--no-sync", action="store_true", help="use the ledger as it is, ask no node")
+
+
+def _add_other_commands(commands) -> None:  # noqa: ANN001
+    doctor = _command(commands, "doctor", "setup:doctor", "check configuration, nodes, ledger and terminal")
+    _json(doctor)
+    demo = _command(commands, "demo", "setup:demo", "the app on a simulated fleet; a report where there is no terminal")
+    demo.add_argument("--seed", type=int, default=7, help="of the simulation (default 7)")
+    shot = _command(commands, "screenshot", "setup:screenshot", "a picture of the app (SVG or PNG)")
+    shot.add_argument("out", metavar="FILE", help="ends in .svg or .png")
+    shot.add_argument("--screen", choices=("fleet", "node", "alerts", "help"), default="fleet")
+    shot.add_argument("--node", metavar="NAME", help="which node (default: the first one)")
+    shot.add_argument("--size", default="140x40", metavar="WxH", help="in cells (default 140x40)")
+    shot.add_argument("--theme", default="")
+    shot.add_argument("--demo", action="store_true", help="of the simulated fleet instead of the configured nodes")
+    completion = _command(commands, "completion", "setup:completion", "print shell completion")
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+def find(run: str) -> Callable[[Context, argparse.Namespace], int]:
+    """`module:function` below `tui.commands`, imported now."""
+    module, _, function = run.partition(":")
+    return getattr(importlib.import_module(f"tui.commands.{module}"), function)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(find(arguments.run)(Context(arguments.config), arguments))
+    except RackrateError as error:
+        return _complain(str(error), error.exit_code)
+    except BrokenPipeError:
+        from tui.output import quiet_broken_pipe
+
+        quiet_broken_pipe()
+        return ExitCode.DONE
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - errors of the other packages, looked up without importing them
+        return _complain_of_packages(error)
+
+
+def _complain_of_packages(error: Exception) -> int:
+    """Errors of `pricing` and `agent.client` are sentences too; anything else is a fault of ours and is raised."""
+    from agent.client import ClientError
+    from pricing.errors import BadGrouping, BadRange, PricingError
+
+    if isinstance(error, (BadRange, BadGrouping)):
+        return _complain(str(error), ExitCode.USAGE)
+    if isinstance(error, PricingError):
+        return _complain(str(error), ExitCode.FAILED)
+    if isinstance(error, ClientError):
+        return _complain(str(error), ExitCode.UNREACHABLE)
+    if isinstance(error, OSError) and not os.environ.get("RACKRATE_DEBUG"):
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}.", ExitCode.FAILED)
+    raise error
+
+
+def _complain(sentence: str, code: ExitCode) -> int:
+    sys.stderr.write(f"rackrate: {sentence}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

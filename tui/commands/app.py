@@ -1,0 +1,32 @@
+"""`rackrate` without a command: the full-screen app, or the list of nodes where there is no terminal.
+
+Invariant: with nothing configured it shows this machine, and the agent it started ends with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tui.commands.context import Context
+from tui.exit_codes import ExitCode
+from tui.terminal import has_terminal
+
+
+def app(context: Context, arguments: argparse.Namespace) -> int:
+    """Opens the app on the configured nodes."""
+    if not has_terminal():
+        from tui.commands.nodes import nodes
+
+        arguments.query, arguments.json, arguments.sum = [], False, False
+        return nodes(context, arguments)
+    from tui.ui.app import run
+
+    with context.nodes() as configured:
+        code = run(
+            configured,
+            context.client_for,
+            ledger_path=context.paths.ledger_path(context.config),
+            timezone=context.timezone_name(),
+            theme=context.config.theme,
+        )
+    return code or ExitCode.DONE

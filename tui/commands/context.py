@@ -1,0 +1,91 @@
+"""What every command needs: the configuration, the paths, and the nodes it speaks to.
+
+Invariant: with nothing configured the one node is this machine, from an agent that ends with the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import tzinfo
+from functools import cached_property
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from tui import config as configuration
+from tui.config import Config, NodeConfig, Paths
+from tui.errors import WrongUsage
+
+if TYPE_CHECKING:
+    from agent.client import AgentClient
+    from pricing.ledger import Ledger
+
+
+class Context:
+    """Lazily read, so that `rackrate prices` needs no configuration."""
+
+    def __init__(self, config_file: str | None) -> None:
+        self.paths: Paths = configuration.resolve_paths(config_file)
+        self._named = config_file is not None
+
+    @cached_property
+    def config(self) -> Config:
+        return configuration.load(self.paths, must_exist=self._named)
+
+    @contextlib.contextmanager
+    def nodes(self, only: Sequence[str] = ()) -> Iterator[tuple[NodeConfig, ...]]:
+        """The configured nodes (those named in `only`), or this machine when none is configured."""
+        nodes = self.config.nodes
+        if unknown := [name for name in only if name not in {node.name for node in nodes}]:
+            raise WrongUsage(f"There is no node named `{unknown[0]}`; `rackrate nodes` lists them.")
+        if nodes:
+            yield tuple(node for node in nodes if not only or node.name in only)
+            return
+        from tui.local import local_agent
+
+        with local_agent(self.paths) as node:
+            yield (node,)
+
+    @property
+    def client_for(self) -> Callable[[NodeConfig], AgentClient]:
+        from tui.clients import client_factory
+
+        return client_factory(self.paths)
+
+    def open_ledger(self) -> Ledger:
+        """Opens (or makes) the ledger."""
+        from pricing.ledger import Ledger
+
+        path = self.paths.ledger_path(self.config)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Ledger.open(path)
+
+    def timezone_name(self, asked: str | None = None) -> str:
+        """The zone of calendar days: `--tz`, else the configuration's, else this machine's."""
+        if asked:
+            configuration.check_timezone(asked, "--tz")
+            return asked
+        return self.config.timezone or machine_timezone()
+
+    def timezone(self, asked: str | None = None) -> tzinfo:
+        return ZoneInfo(self.timezone_name(asked))
+
+
+def machine_timezone() -> str:
+    """This machine's IANA zone, or UTC when it cannot be told."""
+    import os
+    from pathlib import Path
+
+    name = os.environ.get("TZ", "").lstrip(":")
+    if not name:
+        with contextlib.suppress(OSError):
+            link = os.path.realpath("/etc/localtime")
+            name = link.partition("zoneinfo/")[2]
+    if not name:
+        with contextlib.suppress(OSError):
+            name = Path("/etc/timezone").read_text().strip()
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        return "UTC"
+    return name or "UTC"

@@ -1,0 +1,146 @@
+"""`prices`, `sync`, `cost`, `report`: what things cost and who caused it.
+
+Invariant: a price that is not known is shown as not known and why; it is never 0. A report says when it is not complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui import format as fmt
+from tui.commands.context import Context
+from tui.exit_codes import ExitCode
+from tui.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from pricing.catalog import Offer
+    from pricing.ledger import Ledger
+    from tui.sync import NodeSync
+
+
+def prices(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Lists offers of the catalog, cheapest per GPU-hour first."""
+    from tui.offers import offer_record, select_offers
+
+    offers = select_offers(arguments.query)
+    if arguments.json:
+        print_json([offer_record(offer) for offer in offers])
+        return ExitCode.DONE
+    if not offers:
+        say("no offer in the catalog matches")
+        return ExitCode.DONE
+    shown = offers if arguments.all else offers[:50]
+    _print_offers(shown)
+    if len(offers) > len(shown):
+        say(f"({len(offers) - len(shown)} more: narrow the query, or use --all)")
+    return ExitCode.DONE
+
+
+def _print_offers(offers: Sequence[Offer]) -> None:
+    from tui.offers import offer_cells
+
+    titles = ("CLOUD", "WHERE", "TYPE", "GPUS", "BUY", "PRICE/H", "PER GPU", "AS OF", "SOURCE")
+    align = ("left", "left", "left", "left", "left", "right", "right", "left", "left")
+    print_table(titles, [offer_cells(offer) for offer in offers], align)
+
+
+def sync(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Brings usage rows of all nodes into the ledger."""
+    with context.open_ledger() as ledger:
+        results = sync_nodes(context, ledger, arguments.node)
+    if arguments.json:
+        print_json([_sync_record(result) for result in results])
+    else:
+        for result in results:
+            if result.error is None:
+                print(f"{fmt.clean(result.node)}: {result.new_rows} new rows")
+    return sync_verdict(results)
+
+
+def _sync_record(result: NodeSync) -> dict[str, Any]:
+    return {
+        "node": result.node,
+        "new_rows": result.new_rows,
+        "missing_rows": result.missing_rows,
+        "error": result.error,
+    }
+
+
+def sync_nodes(context: Context, ledger: Ledger, only: Sequence[str] = ()) -> list[NodeSync]:
+    """Syncs the configured nodes (or this machine)."""
+    from tui.sync import sync as run_sync
+
+    with context.nodes(only) as nodes:
+        return asyncio.run(run_sync(nodes, ledger, client_for=context.client_for))
+
+
+def sync_verdict(results: Sequence[NodeSync]) -> ExitCode:
+    """Names what failed or is missing on stderr and chooses the exit code."""
+    failed = [result for result in results if result.error is not None]
+    for result in results:
+        if result.error is not None:
+            say(f"rackrate: {fmt.clean(result.node)}: {result.error}")
+        elif result.missing_rows:
+            say(
+                f"rackrate: {fmt.clean(result.node)}: {result.missing_rows} rows are no longer kept by the agent; "
+                "sync more often, or raise its retention_days"
+            )
+    if not failed:
+        return ExitCode.DONE
+    return ExitCode.UNREACHABLE if len(failed) == len(results) else ExitCode.PARTLY
+
+
+def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Prints today's and this month's cost."""
+    from pricing.attribution import cost_summary
+    from pricing.catalog import Catalog
+
+    name = context.timezone_name(arguments.tz)
+    with context.open_ledger() as ledger:
+        code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
+        summary = cost_summary(ledger, Catalog.embedded(), datetime.now(UTC), name)
+    from tui.costs import summary_record, summary_rows
+
+    if arguments.json:
+        print_json(summary_record(summary, name))
+    else:
+        titles = ("", "ALLOCATED", "IDLE", "TOTAL", "GPU-HOURS", "IDLE GPU-H", "UTIL")
+        print_table(titles, summary_rows(summary), ("left", *["right"] * 6))
+        for sentence in dict.fromkeys((*summary.today.unpriced, *summary.month.unpriced)):
+            say(f"not counted: {fmt.clean(sentence)}")
+    return code
+
+
+def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Attributes the cost of a range to who caused it."""
+    from pricing.attribution import attribute
+    from pricing.calendar import parse_range
+    from pricing.catalog import Catalog
+
+    zone = context.timezone_name(arguments.tz)
+    by = [key.strip() for key in arguments.by.split(",") if key.strip()]
+    start, end = parse_range(arguments.start, arguments.end, tz=zone, now=datetime.now(UTC))
+    with context.open_ledger() as ledger:
+        code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
+        result = attribute(ledger, Catalog.embedded(), start, end, by, tz=zone)
+    form = "json" if arguments.json else arguments.format
+    _write_report(result, form, arguments.out)
+    for sentence in result.unpriced:
+        say(f"not counted: {fmt.clean(sentence)}")
+    return code
+
+
+def _write_report(result: Any, form: str, out: str | None) -> None:
+    from pricing.reports import write, write_file
+
+    if out and out != "-":
+        write_file(result, Path(out), form)
+        say(f"wrote {out}: {len(result.rows)} rows")
+    else:
+        write(result, sys.stdout, form)

@@ -1,0 +1,189 @@
+"""`nodes`, `gpus`, `alerts`, `add`, `remove`: what there is and how it does.
+
+Invariant: a node that did not answer is listed with its reason, and the exit code says so (3 none answered, 4 some did not).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tui import format as fmt
+from tui.commands.context import Context
+from tui.config import NodeConfig, add_node, check_node, remove_node
+from tui.errors import WrongUsage
+from tui.exit_codes import ExitCode
+from tui.output import print_json, print_rows, print_table, say
+
+if TYPE_CHECKING:
+    from tui.fleet import Fleet, NodeView
+
+
+def look(context: Context) -> Fleet:
+    """Asks all nodes once."""
+    from tui.fetch import fetch
+
+    with context.nodes() as nodes:
+        return asyncio.run(fetch(nodes, context.client_for))
+
+
+def verdict(fleet: Fleet, *, quiet: bool = False) -> ExitCode:
+    """Names the nodes that failed on stderr and chooses the exit code."""
+    from tui.fetch import failures
+
+    failed = failures(fleet)
+    if not quiet:
+        for name, error in failed.items():
+            say(f"rackrate: {name}: {error}")
+    if not failed:
+        return ExitCode.DONE
+    return ExitCode.UNREACHABLE if len(failed) == len(fleet) else ExitCode.PARTLY
+
+
+def select(fleet: Fleet, words: list[str], now: float) -> list[NodeView]:
+    """Nodes that the query on the command line selects."""
+    from tui.query import parse
+
+    wanted = parse(" ".join(words))
+    return [view for view in fleet if wanted(view, now)]
+
+
+def nodes(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Lists nodes with use and money."""
+    from tui.columns import NODE_COLUMNS
+    from tui.records import node_record, totals_record
+
+    fleet, now = look(context), time.monotonic()
+    views = select(fleet, arguments.query, now)
+    totals = fleet.totals(now, [view.name for view in views])
+    if arguments.json:
+        print_json([node_record(view, now) for view in views] if not arguments.sum else totals_record(totals))
+    elif arguments.sum:
+        say_totals(totals, stdout=True)
+    else:
+        print_rows(NODE_COLUMNS, views, now)
+        say_totals(totals)
+    return verdict(fleet)
+
+
+def say_totals(totals: object, *, stdout: bool = False) -> None:
+    """One line: nodes by state, GPUs, $ per hour and idle $ per hour."""
+    from tui.fleet import Totals
+
+    assert isinstance(totals, Totals)
+    unpriced = f" ({totals.unpriced} without a price)" if totals.unpriced else ""
+    line = (
+        f"{totals.nodes} nodes: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
+        f"{totals.gpus_held} of {totals.gpus} GPUs held; {fmt.usd(totals.usd_per_hour)}/h{unpriced}, "
+        f"idle {fmt.usd(totals.idle_usd_per_hour)}/h"
+    )
+    print(line) if stdout else say(line)
+
+
+def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Lists every GPU of the selected nodes."""
+    from tui.columns import GPU_COLUMNS, GpuRow
+    from tui.records import gpu_record
+
+    fleet, now = look(context), time.monotonic()
+    rows = [GpuRow(view, use) for view in select(fleet, arguments.query, now) for use in view.uses]
+    if arguments.json:
+        print_json([{"node": row.node.name, **gpu_record(row.node, row.use)} for row in rows])
+    else:
+        print_rows(GPU_COLUMNS, rows, now)
+        for view in fleet:
+            if view.info and view.info.gpu_reason:
+                say(f"{view.name}: {fmt.clean(view.info.gpu_reason)}")
+    return verdict(fleet)
+
+
+def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Lists active alerts of the selected nodes, a silent node among them."""
+    from tui.alerts import all_alerts
+    from tui.records import alert_record
+
+    fleet, now = look(context), time.monotonic()
+    names = {view.name for view in select(fleet, arguments.query, now)}
+    found = [alert for alert in all_alerts(fleet, now, datetime.now(UTC)) if alert.node in names]
+    if arguments.json:
+        print_json([alert_record(alert) for alert in found])
+    elif found:
+        titles = ("SEVERITY", "NODE", "RULE", "READING", "LIMIT", "SINCE", "$/H", "WHAT TO DO")
+        cells = [
+            (
+                alert.severity,
+                fmt.clean(alert.node),
+                alert.rule,
+                fmt.clean(alert.reading or fmt.UNKNOWN),
+                fmt.clean(alert.threshold or fmt.UNKNOWN),
+                fmt.age((datetime.now(UTC) - alert.since).total_seconds()),
+                f"${alert.usd_per_hour}" if alert.usd_per_hour else fmt.UNKNOWN,
+                fmt.clean(alert.message),
+            )
+            for alert in found
+        ]
+        print_table(titles, cells, ("left",) * 5 + ("right", "right", "left"))
+    else:
+        say("no alerts")
+    return verdict(fleet)
+
+
+def add(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Adds a node to config.toml after asking it who it is."""
+    from tui.clients import client_factory
+
+    url = arguments.url.rstrip("/")
+    token_file = str(Path(arguments.token_file).expanduser().absolute()) if arguments.token_file else None
+    node = NodeConfig(
+        name=arguments.name or urlsplit(url).hostname or url,
+        url=url,
+        token_file=token_file,
+        fingerprint=arguments.fingerprint,
+        tags=_tags(arguments.tag),
+    )
+    check_node(node, "rackrate add")
+    if not arguments.no_check:
+        info = asyncio.run(_ask(client_factory(context.paths)(node)))
+        if not arguments.name:
+            node = NodeConfig(
+                name=info.node, url=url, token_file=token_file, fingerprint=arguments.fingerprint, tags=node.tags
+            )
+        say(_greeting(info))
+    add_node(context.paths, node)
+    say(f"added `{node.name}` to {context.paths.config_file}")
+    return ExitCode.DONE
+
+
+async def _ask(client):  # noqa: ANN001, ANN202 - agent.client is imported lazily
+    try:
+        return await client.node()
+    finally:
+        await client.aclose()
+
+
+def _greeting(info) -> str:  # noqa: ANN001
+    gpus = f"{len(info.gpus)} x {info.gpus[0].model}" if info.gpus else "no GPUs"
+    kind = info.instance_type or "no instance type: give it one in agent.toml to see its cost"
+    return fmt.clean(f"{info.node}: {gpus}, {kind}")
+
+
+def _tags(pairs: list[str]) -> dict[str, str]:
+    tags = {}
+    for pair in pairs:
+        key, found, value = pair.partition("=")
+        if not found or not key:
+            raise WrongUsage(f"--tag {pair}: a tag is written key=value.")
+        tags[key] = value
+    return tags
+
+
+def remove(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Removes a node from config.toml; its usage stays in the ledger."""
+    remove_node(context.paths, arguments.name)
+    say(f"removed `{arguments.name}`; its usage stays in the ledger")
+    return ExitCode.DONE

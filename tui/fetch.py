@@ -1,0 +1,59 @@
+"""One look at all nodes, for the commands: asked at once, each with its own time limit.
+
+Invariant: a node that fails is in the fleet with its error; it never hides the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from agent import wire
+from agent.client import AgentClient, ClientError
+from pricing.catalog import Catalog
+from tui.config import NodeConfig
+from tui.errors import RackrateError
+from tui.fleet import Fleet
+
+AT_ONCE = 64
+"""Connections that are open at the same time."""
+
+
+async def fetch(nodes: Sequence[NodeConfig], client_for: Callable[[NodeConfig], AgentClient]) -> Fleet:
+    """Identity, newest sample and active alerts of every node."""
+    fleet = Fleet(Catalog.embedded())
+    for node in nodes:
+        fleet.add(node.name, node.url, node.tags)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(node: NodeConfig) -> None:
+        async with gate:
+            await _look(fleet, node, client_for)
+
+    await asyncio.gather(*(one(node) for node in nodes))
+    return fleet
+
+
+async def _look(fleet: Fleet, node: NodeConfig, client_for: Callable[[NodeConfig], AgentClient]) -> None:
+    try:
+        client = client_for(node)
+    except (ClientError, RackrateError) as error:
+        fleet.failed(node.name, str(error))
+        return
+    try:
+        info = await client.node()
+        fleet.apply(node.name, wire.NodeEvent(node=info), time.monotonic())
+        sample = await client.sample()
+        fleet.apply(node.name, wire.SampleEvent(sample=sample), time.monotonic())
+        for alert in (await client.alerts()).alerts:
+            fleet.apply(node.name, wire.AlertEvent(alert=alert), time.monotonic())
+    except (ClientError, RackrateError) as error:
+        fleet.failed(node.name, str(error))
+    finally:
+        await client.aclose()
+
+
+def failures(fleet: Fleet) -> dict[str, str]:
+    """Node name -> why it could not be read."""
+    return {view.name: view.error for view in fleet if view.error}

@@ -1,0 +1,123 @@
+"""The agent of this machine, started when no node is configured.
+
+Invariant: an agent that this program started ends with it; one that already runs on the state directory is used and left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tui.config import NodeConfig, Paths
+from tui.errors import Failed
+
+START_SECONDS = 20.0
+
+
+@contextlib.contextmanager
+def local_agent(paths: Paths) -> Iterator[NodeConfig]:
+    """Yields this machine as a node."""
+    state_dir = paths.data_dir / "agent"
+    url = running_agent(state_dir)
+    if url:
+        yield _node(url, state_dir)
+        return
+    process = start_agent(["run", "--listen", "127.0.0.1:0", "--state-dir", str(state_dir)], state_dir / "agent.log")
+    try:
+        url = wait_for_url(process, state_dir / "agent.log")
+        yield _node(url, state_dir)
+    finally:
+        end_agent(process)
+
+
+def _node(url: str, state_dir: Path) -> NodeConfig:
+    return NodeConfig(name=os.uname().nodename or "this-machine", url=url, token_file=str(state_dir / "token"))
+
+
+def running_agent(state_dir: Path) -> str | None:
+    """URL of the agent that runs on this state directory, or None."""
+    try:
+        known = json.loads((state_dir / "agent.json").read_text(encoding="utf-8"))
+        os.kill(int(known["pid"]), 0)
+        return str(known["url"]) if _is_agent(int(known["pid"])) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_agent(pid: int) -> bool:
+    """The pid may have been given to another program since."""
+    try:
+        return b"agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True
+
+
+def start_agent(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Starts `rackrate-agent` with this Python, in its own session so that Ctrl-C in the terminal is ours alone.
+
+    What it says goes to the file `log`: a pipe that nobody reads would block it one day.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with log.open("wb") as words:
+        return subprocess.Popen(
+            [sys.executable, "-m", "agent.cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=words,
+            start_new_session=True,
+        )
+
+
+def wait_for_url(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Reads the line `listening on URL`; raises with the agent's own words when it ends instead."""
+    for line in read_lines(process, START_SECONDS):
+        if "http" in line:
+            return line[line.index("http") :].strip()
+    raise Failed(f"the agent of this machine did not start: {agent_words(process, log)}")
+
+
+def read_lines(process: subprocess.Popen[bytes], seconds: float) -> Iterator[str]:
+    """Lines of the process's stdout until it ends or `seconds` have passed."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + seconds
+    buffer = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            if not selector.select(left):
+                continue
+            chunk = os.read(process.stdout.fileno(), 65536)
+            if not chunk:
+                return
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            yield from (line.decode(errors="replace") for line in lines)
+
+
+def agent_words(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The last line of what the agent said on stderr."""
+    end_agent(process)
+    with contextlib.suppress(OSError):
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        if lines:
+            return lines[-1].removeprefix("rackrate-agent: ")
+    return f"it ended with code {process.returncode}"
+
+
+def end_agent(process: subprocess.Popen[bytes]) -> None:
+    """TERM, then KILL after five seconds; no process is left."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout:
+        process.stdout.close()

@@ -1,0 +1,117 @@
+"""Offers of the catalog as the commands show them, and the words that select them.
+
+Invariant: offers without a price stand last; the price per GPU is derived from the whole instance and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from pricing.catalog import Catalog, InstanceType, Offer
+from pricing.money import PerHour
+from tui import format as fmt
+from tui.columns import purchase_text
+from tui.errors import WrongUsage
+from tui.records import money
+
+KEYS = ("cloud", "region", "zone", "type", "gpu", "buy")
+
+
+def select_offers(words: Sequence[str]) -> list[Offer]:
+    """Offers that hold for every word: `H100 region:us-east-1 buy:spot !gcp`. Raises `WrongUsage`."""
+    terms = [_term(word) for word in words]
+    offers = [offer for offer in Catalog.embedded().offers() if all(term(offer) for term in terms)]
+    return sorted(offers, key=_cheapest_first)
+
+
+def _term(word: str):  # noqa: ANN202
+    negated, word = word.startswith("!"), word.removeprefix("!")
+    key, found, text = word.partition(":")
+    if found and key not in KEYS:
+        raise WrongUsage(f"query `{word}`: unknown key `{key}`; there are {', '.join(KEYS)}.")
+    needle = (text if found else word).casefold()
+    keys = (key,) if found else KEYS
+    return lambda offer: negated != any(needle in _text(offer, k).casefold() for k in keys)
+
+
+def _text(offer: Offer, key: str) -> str:
+    match key:
+        case "gpu":
+            instance = instance_of(offer)
+            return (instance.gpu_model if instance else None) or ""
+        case "type":
+            return offer.instance_type
+        case "buy":
+            return f"{offer.purchase} {purchase_text(offer.purchase)}"
+    return getattr(offer, key) or ""
+
+
+def instance_of(offer: Offer) -> InstanceType | None:
+    """The instance type that the offer sells."""
+    return Catalog.embedded().instance(offer.cloud, offer.instance_type)
+
+
+def per_gpu(offer: Offer) -> Fraction | None:
+    """Price per GPU-hour in the offer's currency; None without a price or without GPUs."""
+    instance = instance_of(offer)
+    if offer.price is None or instance is None or not instance.gpu_count:
+        return None
+    return Fraction(offer.price.amount) / Fraction(instance.gpu_count)
+
+
+def _cheapest_first(offer: Offer) -> tuple[Any, ...]:
+    each = per_gpu(offer)
+    price = offer.price
+    currency = price.currency if price else "~"
+    return (each is None, currency != "USD", currency, each or 0, offer.cloud, offer.region or "", offer.zone or "", offer.instance_type)
+
+
+def amount_text(price: PerHour | None, value: Fraction | None = None, places: int = 4) -> str:
+    """`$3.0600` or `CNY 26.4600`."""
+    if price is None or (value is None and price.amount is None):
+        return fmt.UNKNOWN
+    number = fmt.usd(Fraction(price.amount) if value is None else value, places)
+    return number if price.currency == "USD" else f"{price.currency} {number.lstrip('$')}"
+
+
+def offer_cells(offer: Offer) -> tuple[str, ...]:
+    """One row of `rackrate prices`."""
+    instance, each = instance_of(offer), per_gpu(offer)
+    gpus = f"{instance.gpu_count} x {instance.gpu_model}" if instance and instance.gpu_count else fmt.UNKNOWN
+    return (
+        offer.cloud,
+        offer.zone or offer.region or fmt.UNKNOWN,
+        offer.instance_type,
+        gpus,
+        purchase_text(offer.purchase),
+        amount_text(offer.price),
+        amount_text(offer.price, each) if each is not None else fmt.UNKNOWN,
+        offer.as_of.isoformat() if offer.as_of else fmt.UNKNOWN,
+        offer.source,
+    )
+
+
+def offer_record(offer: Offer) -> dict[str, Any]:
+    """One offer for `--json`; money as decimal strings in `currency`."""
+    instance, each = instance_of(offer), per_gpu(offer)
+    return {
+        "cloud": offer.cloud,
+        "region": offer.region,
+        "zone": offer.zone,
+        "instance_type": offer.instance_type,
+        "purchase": offer.purchase,
+        "currency": offer.price.currency if offer.price else None,
+        "price_per_hour": format(offer.price.amount, "f") if offer.price else None,
+        "price_per_gpu_hour": money(each),
+        "gpu_model": instance.gpu_model if instance else None,
+        "gpu_count": str(instance.gpu_count) if instance and instance.gpu_count is not None else None,
+        "gpu_memory_bytes": instance.gpu_memory_bytes if instance else None,
+        "vcpus": instance.vcpus if instance else None,
+        "memory_bytes": instance.memory_bytes if instance else None,
+        "nvme_bytes": instance.nvme_bytes if instance else None,
+        "network": instance.network if instance else None,
+        "as_of": offer.as_of.isoformat() if offer.as_of else None,
+        "source": offer.source,
+    }
