@@ -1,0 +1,75 @@
+"""Errors of the money: each is one sentence that says what was wrong, where, and what to do.
+
+PricingError
+├── BadMoney                an amount, a rate or a currency that is none       exit 2
+│   └── CurrencyMismatch    two currencies met without a dated rate            exit 1
+├── CatalogError            a price table that ships with the program is damaged  exit 1
+├── LedgerError             the ledger cannot be used                          exit 1
+│   ├── LedgerTooNew        a newer version wrote it
+│   ├── LedgerLocked        another program writes to it
+│   ├── LedgerDamaged       it is not a ledger, or no longer a whole one
+│   └── LedgerFull          no space left on the device
+└── ReportError             a report that cannot be made as it was asked for   exit 2
+    ├── BadRange            the dates are none, or end before they start
+    └── BadGrouping         a grouping key that does not exist
+
+Invariant: an unknown price is not an error; it is `None` with a reason.
+"""
+
+from __future__ import annotations
+
+
+class PricingError(Exception):
+    """The root; `str()` is a sentence for a person."""
+
+    exit_code = 1
+
+
+class BadMoney(PricingError, ValueError):
+    """An amount, a rate or a currency that is none: says what was given and how to write it."""
+
+    exit_code = 2
+
+
+class CurrencyMismatch(BadMoney):
+    """Amounts of two currencies were added or compared without a dated rate between them."""
+
+    exit_code = 1
+
+
+class CatalogError(PricingError):
+    """A price table that ships with the program is damaged: names the file and the line."""
+
+
+class LedgerError(PricingError):
+    """The ledger cannot be used."""
+
+
+class LedgerTooNew(LedgerError):
+    """The ledger was written by a newer version than this one."""
+
+
+class LedgerLocked(LedgerError):
+    """Another program holds the ledger for writing."""
+
+
+class LedgerDamaged(LedgerError):
+    """The file is not a ledger, or no longer a whole one."""
+
+
+class LedgerFull(LedgerError):
+    """No space is left where the ledger is."""
+
+
+class ReportError(PricingError):
+    """A report cannot be made as it was asked for."""
+
+    exit_code = 2
+
+
+class BadRange(ReportError):
+    """The dates of a range are none, or the range ends before it starts."""
+
+
+class BadGrouping(ReportError):
+    """A grouping key does not exist: names it and those that do."""
