@@ -53,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _command(commands, name: str, run: str, help: str) -> argparse.ArgumentParser:  # noqa: ANN001
     parser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
     parser.set_defaults(run=run)
+    parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
 
 
