@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.config_file import ALLOWED, ConfigurationFile, File, NodeConfig, near
+from agent.config_file import ALLOWED, NAME, ConfigurationFile, File, NodeConfig, near
 from agent.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from agent.alerts import Thresholds
 
-__all__ = ["AgentConfig", "NodeConfig", "default_path", "load", "split_listen", "state_folder"]
+__all__ = ["ALLOWED", "NAME", "AgentConfig", "NodeConfig", "default_path", "load", "split_listen", "state_folder"]
 
 DEFAULT_LISTEN = "127.0.0.1:9477"
 DEFAULT_PORT = 9477
@@ -108,15 +108,18 @@ def load(
     socket: Path | str | None = None,
     state_dir: Path | str | None = None,
     simulate: str | None = None,
+    new: bool = False,
 ) -> AgentConfig:
     """The configuration in `path` (None: the default file, where it exists), under the options given as keywords.
+
+    `new` (for `init`): `path` and the certificate that it names need not exist yet.
 
     Raises ConfigurationError: the file, the key and what is allowed, in one sentence.
     """
     source = _source(path, environ)
     file = ConfigurationFile(source or default_path(environ))
-    parsed = file.parse() if source else File()
-    certificate, key = file.tls_files(parsed.tls)
+    parsed = file.parse() if source and not (new and not source.exists()) else File()
+    certificate, key = file.tls_files(parsed.tls, must_exist=not new)
     return AgentConfig(
         state_dir=_state_dir(state_dir, file.path_of(parsed.state_dir), environ),
         listen=_listen(listen, parsed.listen, file),

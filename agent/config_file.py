@@ -150,12 +150,13 @@ class ConfigurationFile:
             self._check_known("alerts", name, Thresholds.__struct_fields__)
         return self._convert(values, Thresholds, "alerts")
 
-    def tls_files(self, tls: Tls) -> tuple[Path | None, Path | None]:
+    def tls_files(self, tls: Tls, *, must_exist: bool = True) -> tuple[Path | None, Path | None]:
         """(certificate, key), both or neither; both can be read."""
         for here, there in (("certificate", "key"), ("key", "certificate")):
             if getattr(tls, here) is not None and getattr(tls, there) is None:
-                raise self.refuse(f"tls.{there}", f"is missing beside tls.{here}")
-        return self._readable("tls.certificate", tls.certificate), self._readable("tls.key", tls.key)
+                raise self.refuse(f"tls.{there}", f"missing beside tls.{here}")
+        read = self._readable if must_exist else (lambda key, value: self.path_of(value))
+        return read("tls.certificate", tls.certificate), read("tls.key", tls.key)
 
     def path_of(self, value: str | None) -> Path | None:
         return self.path.parent / Path(value).expanduser() if value is not None else None

@@ -22,17 +22,20 @@ from pathlib import Path
 import msgspec
 
 from agent.certificate import fingerprint, make_certificate
-from agent.errors import ListenRefused, StateDirectoryError
+from agent.errors import ConfigurationError, ListenRefused, StateDirectoryError
 from agent.private_files import create_once, read_private, write_private
 from agent.state import worded
 
 __all__ = [
     "StoredToken", "Tokens", "add_token", "allowed_host", "check_listen", "ensure_token", "fingerprint", "is_loopback",
-    "list_tokens", "make_certificate", "new_token", "read_token", "replace_token", "revoke_token", "token_id", "token_matches",
+    "list_tokens", "make_certificate", "new_token", "read_token", "replace_token", "revoke_any", "revoke_token",
+    "token_id", "token_matches",
 ]
 
 TOKEN_FILE = "token"
 TOKENS_FILE = "tokens.json"
+OWN_NAME = "node"
+"""What `token list` calls the node's own token; no further one may have this name."""
 _TOKEN = re.compile(r"rr_([0-9a-f]{8})_[0-9a-f]{64}")
 
 
@@ -51,7 +54,10 @@ class _TokenList(msgspec.Struct, frozen=True):
 
 
 class Tokens:
-    """All tokens that are valid for one state directory. Files are read again when they change: a revoked one ends at once."""
+    """All tokens that are valid for one state directory. Files are read again when they change: a revoked one ends at once.
+
+    A server uses them as `node_agent.token_check = Tokens(state_dir).match`.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
@@ -109,7 +115,9 @@ def read_token(state_dir: Path) -> str:
     path = Path(state_dir) / TOKEN_FILE
     token = read_private(path, "token").decode("ascii", "replace").strip()
     if token_id(token) is None:
-        raise StateDirectoryError(f"the token file {path} does not hold a token; remove it, and the agent makes a new one when it starts")
+        raise StateDirectoryError(
+            f"the token file {path} does not hold a token; remove it, and the agent makes a new one when it starts"
+        )
     return token
 
 
@@ -133,6 +141,10 @@ def list_tokens(state_dir: Path) -> tuple[StoredToken, ...]:
 
 def add_token(state_dir: Path, name: str) -> tuple[StoredToken, str]:
     """A further token for one client: what is kept, and the token itself, which is never shown again."""
+    if not 1 <= len(name) <= 64 or not name.isprintable() or name == OWN_NAME:
+        raise ConfigurationError(
+            f"{name!r} cannot name a token; allowed are 1 to 64 printable characters other than {OWN_NAME!r}"
+        )
     token = new_token()
     kept = StoredToken(id=token[3:11], name=name, sha256=_digest(token).hex(), created_at=_now())
     with _changing(state_dir):
@@ -149,6 +161,16 @@ def revoke_token(state_dir: Path, token: str) -> StoredToken | None:
             return None
         _write_tokens(state_dir, tuple(one for one in known if one.id != named[0].id))
     return named[0]
+
+
+def revoke_any(state_dir: Path, token: str) -> StoredToken | None:
+    """As `revoke_token`, and also the node's own token (its id, or the name `node`), which a new one replaces."""
+    if os.path.lexists(Path(state_dir) / TOKEN_FILE):
+        own = token_id(read_token(state_dir)) or ""
+        if token in (own, OWN_NAME):
+            replace_token(state_dir)
+            return StoredToken(id=own, name=OWN_NAME, sha256="", created_at=_now())
+    return revoke_token(state_dir, token) if Path(state_dir).is_dir() else None
 
 
 def is_loopback(host: str) -> bool:
