@@ -1,0 +1,409 @@
+"""One agent seen from outside: a long-lived stream, and one-shot calls, over httpx.
+
+Invariant: everything that can go wrong arrives as a `ClientError` whose text is a sentence for a person, and the token
+leaves only towards the node it belongs to: never over plain http beyond this machine, never after a redirect.
+
+ClientError
+├── Unreachable     nobody answers, or the stream fell silent
+├── Unauthorized    the token is missing or wrong
+├── NotAnAgent      something answers that is not a Rackrate agent (a wrong URL)
+├── WireTooNew      the agent speaks a newer version than this program
+├── AgentRefused    the agent said no: `status` and its own sentence
+├── UnsafeToken     the token would travel unencrypted
+└── WrongCertificate  the node's certificate is not the one that was pinned
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from agent import wire
+
+SILENCE_SECONDS = 10.0
+"""A stream without a byte for so long counts as lost (samples come once a second)."""
+LONGEST_EVENT_BYTES = 16 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class ClientError(Exception):
+    """The root; `str()` is a sentence for a person."""
+
+
+class Unreachable(ClientError):
+    """Nobody answers at the address, or an open stream fell silent."""
+
+
+class Unauthorized(ClientError):
+    """The agent does not take the token."""
+
+
+class NotAnAgent(ClientError):
+    """Something answers, but it is not a Rackrate agent."""
+
+
+class WireTooNew(ClientError):
+    """The agent speaks a newer version of the wire than this program."""
+
+
+class UnsafeToken(ClientError):
+    """The token would travel unencrypted."""
+
+
+class WrongCertificate(ClientError):
+    """The certificate is not the one that was pinned."""
+
+
+class AgentRefused(ClientError):
+    """The agent answered with an error: `status` is the HTTP status, `text` the agent's sentence."""
+
+    def __init__(self, status: int, text: str, where: str) -> None:
+        super().__init__(f"{where} refused: {text} (HTTP {status})")
+        self.status = status
+        self.text = text
+
+
+_node_decoder = msgspec.json.Decoder(wire.NodeInfo)
+_sample_decoder = msgspec.json.Decoder(wire.Sample)
+_usage_decoder = msgspec.json.Decoder(wire.UsagePage)
+_alerts_decoder = msgspec.json.Decoder(wire.AlertList)
+_history_decoder = msgspec.json.Decoder(wire.History)
+
+
+class _Tag(msgspec.Struct):
+    event: str
+
+
+class _Version(msgspec.Struct):
+    version: int = 0
+
+
+_tag_decoder = msgspec.json.Decoder(_Tag)
+_version_decoder = msgspec.json.Decoder(_Version)
+_KNOWN_EVENTS = frozenset({"node", "sample", "alert"})
+
+
+class AgentClient:
+    """One agent at `url`, which may have a path (`http://127.0.0.1:9500/nodes/a/`).
+
+    `fingerprint` (`sha256:...` of the certificate) pins a TLS node: no authority is asked, the name is not checked.
+    `client`: an httpx client to use instead of an own one; it is not closed here. `token_file` is only named in errors.
+    Each client has connections of its own (a pool shared by 1,000 nodes searches through all of them), but all plain-http
+    ones share one TLS context, which costs more than the rest. Errors: `ClientError`, from every method.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        fingerprint: str | None = None,
+        timeout_seconds: float = 5,
+        client: httpx.AsyncClient | None = None,
+        token_file: str | Path | None = None,
+    ) -> None:
+        self.url = url if url.endswith("/") else url + "/"
+        self._token_file = token_file
+        self._fingerprint = fingerprint
+        self._timeout_seconds = timeout_seconds
+        self._timeout = httpx.Timeout(timeout_seconds)
+        self._stream_timeout = httpx.Timeout(timeout_seconds, read=SILENCE_SECONDS)
+        self._client = client
+        self._owned = client is None
+        self._opening = asyncio.Lock()
+        self._fault = _fault_of(url, token)
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+
+    async def __aenter__(self) -> AgentClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        if self._owned and self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+    async def node(self) -> wire.NodeInfo:
+        return await self._get("v1/node", _node_decoder)
+
+    async def sample(self) -> wire.Sample:
+        """The newest one. AgentRefused with status 503 while the agent has none."""
+        return await self._get("v1/sample", _sample_decoder)
+
+    async def usage(self, after: int = 0, limit: int = 1000) -> wire.UsagePage:
+        """Rows with a sequence above `after`, at most `limit` (1 to 10,000)."""
+        return await self._get(f"v1/usage?after={after}&limit={limit}", _usage_decoder)
+
+    async def alerts(self) -> wire.AlertList:
+        return await self._get("v1/alerts", _alerts_decoder)
+
+    async def history(self, seconds: int) -> wire.History:
+        return await self._get(f"v1/history?seconds={seconds}", _history_decoder)
+
+    async def stream(self) -> AsyncIterator[wire.Event]:
+        """The node event, the active alerts, the newest sample, and then what happens, until the agent ends it.
+
+        Events of a kind that this program does not know are left out. Raises Unreachable after ten silent seconds.
+        """
+        lines = _Lines(self.url)
+        async with self._open("v1/stream", self._stream_timeout) as response:
+            if response.status_code != 200:
+                raise self._refusal(response.status_code, await response.aread())
+            if not response.headers.get("content-type", "").startswith("application/x-ndjson"):
+                raise NotAnAgent(self._not_an_agent("its stream is of another kind"))
+            async for chunk in response.aiter_raw():
+                for event in lines.feed(chunk):
+                    yield event
+
+    async def _get(self, path: str, decoder: msgspec.json.Decoder[T]) -> T:
+        async with self._open(path, self._timeout) as response:
+            body = await response.aread()
+        if response.status_code != 200:
+            raise self._refusal(response.status_code, body)
+        try:
+            return _check_version(decoder.decode(body), self.url)
+        except msgspec.DecodeError as error:
+            raise _undecodable(body, self.url, error) from None
+
+    @contextlib.asynccontextmanager
+    async def _open(self, path: str, timeout: httpx.Timeout) -> AsyncIterator[httpx.Response]:
+        if self._fault is not None:
+            raise self._fault
+        client = self._client or await self._own_client()
+        try:
+            async with client.stream(
+                "GET", self.url + path, headers=self._headers, timeout=timeout, follow_redirects=False
+            ) as response:
+                yield response
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        except httpx.InvalidURL as error:
+            raise NotAnAgent(f"{self.url} is not a URL ({error}); it looks like http://HOST:9477") from None
+
+    async def _own_client(self) -> httpx.AsyncClient:
+        async with self._opening:
+            if self._client is None:
+                context = await self._tls_context()
+                self._client = httpx.AsyncClient(
+                    transport=httpx.AsyncHTTPTransport(verify=context, limits=httpx.Limits(max_connections=4)),
+                    trust_env=False,
+                )
+            return self._client
+
+    async def _tls_context(self) -> ssl.SSLContext:
+        if not self.url.startswith("https:"):
+            return _unused_context()
+        if self._fingerprint is None:
+            return _public_context()
+        parts = urlsplit(self.url)
+        certificate = await peer_certificate(parts.hostname or "", parts.port or 443, self._timeout_seconds)
+        found = fingerprint_of(certificate)
+        if not same_fingerprint(found, self._fingerprint):
+            raise WrongCertificate(
+                f"the certificate of {self.url} is {found}, but {self._fingerprint} is configured; if the node's certificate"
+                " was replaced, put the new fingerprint in config.toml, else somebody may be in between"
+            )
+        return _pinned_context(certificate)
+
+    def _refusal(self, status: int, body: bytes) -> ClientError:
+        text = _problem_text(body)
+        if status == 401:
+            where = f"the token file {self._token_file}" if self._token_file else "the node's token_file in config.toml"
+            return Unauthorized(
+                f"{self.url} does not take the token; check {where} against the file `token` in the agent's state directory"
+            )
+        if text is None or status == 404:
+            return NotAnAgent(self._not_an_agent(f"HTTP {status}"))
+        return AgentRefused(status, text, self.url)
+
+    def _not_an_agent(self, detail: str) -> str:
+        return f"{self.url} answers, but is not a Rackrate agent ({detail}); check the URL"
+
+    def _unreachable(self, error: httpx.HTTPError) -> ClientError:
+        if isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error) and "peer closed" not in str(error):
+            return NotAnAgent(self._not_an_agent("it does not speak HTTP here"))
+        return Unreachable(f"{_place(self.url)} is not reachable: {_reason(error, self._timeout_seconds)}")
+
+
+class _Lines:
+    """Cuts chunks into lines and decodes them; what a chunk leaves unfinished waits for the next."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[wire.Event]:
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            self._keep(self._rest + chunk)
+            return []
+        block = self._rest + chunk[:end] if self._rest else chunk[:end]
+        self._keep(chunk[end:])
+        try:
+            events = wire.event_decoder.decode_lines(block)
+        except msgspec.DecodeError:
+            events = self._one_by_one(block)
+        for event in events:
+            if isinstance(event, wire.NodeEvent):
+                _check_version(event.node, self._url)
+        return events
+
+    def _keep(self, rest: bytes) -> None:
+        if len(rest) > LONGEST_EVENT_BYTES:
+            raise NotAnAgent(f"{self._url} answers, but is not a Rackrate agent (an endless line); check the URL")
+        self._rest = rest
+
+    def _one_by_one(self, block: bytes) -> list[wire.Event]:
+        found = [self._decode(line) for line in block.split(b"\n") if line.strip()]
+        return [event for event in found if event is not None]
+
+    def _decode(self, line: bytes) -> wire.Event | None:
+        """None for an event of a kind that is newer than this program."""
+        try:
+            return wire.event_decoder.decode(line)
+        except msgspec.DecodeError as error:
+            with contextlib.suppress(msgspec.DecodeError):
+                if _tag_decoder.decode(line).event not in _KNOWN_EVENTS:
+                    return None
+            raise _undecodable(line, self._url, error) from None
+
+
+def _check_version(message: T, url: str) -> T:
+    version = getattr(message, "version", 0)
+    if version > wire.WIRE_VERSION:
+        raise WireTooNew(
+            f"the agent at {url} speaks version {version} and this program only {wire.WIRE_VERSION}; update this program"
+        )
+    return message
+
+
+def _undecodable(body: bytes, url: str, error: Exception) -> ClientError:
+    """A message that does not fit: of a newer version, or not ours at all."""
+    with contextlib.suppress(msgspec.DecodeError):
+        _check_version(_version_decoder.decode(body), url)
+    return NotAnAgent(f"{url} answers, but is not a Rackrate agent ({error}); check the URL")
+
+
+def _problem_text(body: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(body, type=wire.Problem).error
+    except msgspec.DecodeError:
+        return None
+
+
+def _fault_of(url: str, token: str | None) -> ClientError | None:
+    """What is wrong with a URL before anything is sent to it."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        return NotAnAgent(f"{url!r} is not a URL ({error}); it looks like http://HOST:9477")
+    if parts.scheme not in ("http", "https") or not host:
+        return NotAnAgent(f"{url!r} is not the URL of an agent; it looks like http://HOST:9477 or https://HOST:9477")
+    if parts.scheme == "http" and token and not _is_loopback(host):
+        return UnsafeToken(
+            f"{url} is not encrypted, and the token would be readable on the way; use https (`rackrate-agent init` on the"
+            " node makes the certificate), or an SSH tunnel to 127.0.0.1"
+        )
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{parts.hostname} port {port}"
+
+
+def _reason(error: httpx.HTTPError, timeout_seconds: float) -> str:
+    match error:
+        case httpx.ConnectTimeout():
+            return f"no answer to the connection within {timeout_seconds:g} s"
+        case httpx.ReadTimeout():
+            return "silent: it is connected, but nothing came in time"
+        case httpx.TimeoutException():
+            return f"timed out after {timeout_seconds:g} s"
+        case httpx.ReadError() | httpx.RemoteProtocolError() | httpx.WriteError():
+            return "the connection broke"
+    return _os_reason(error)
+
+
+def _os_reason(error: BaseException) -> str:
+    """The operating system's words, from the bottom of the chain of exceptions."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({seen.verify_message}); add its fingerprint to config.toml"
+        if isinstance(seen, ssl.SSLError):
+            return "it does not speak TLS there; does the URL begin with http instead?"
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror.lower()
+        seen = seen.__cause__ or seen.__context__
+    return str(error) or type(error).__name__
+
+
+@cache
+def _unused_context() -> ssl.SSLContext:
+    """httpx wants a context even for plain http; this one trusts nobody."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@cache
+def _public_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _pinned_context(certificate: bytes) -> ssl.SSLContext:
+    """Trusts this certificate alone. Names are not checked: the fingerprint says more than a name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=certificate)
+    return context
+
+
+async def peer_certificate(host: str, port: int, timeout_seconds: float = 5) -> bytes:
+    """The certificate that a TLS server shows, as DER; nothing is sent to it. Raises Unreachable."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except (OSError, TimeoutError) as error:
+        raise Unreachable(f"{host} port {port} is not reachable: {_os_reason(error)}") from None
+    shown: Any = writer.get_extra_info("ssl_object")
+    certificate = shown.getpeercert(binary_form=True)
+    writer.transport.abort()
+    return bytes(certificate)
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """`sha256:` and 64 hexadecimal digits of a DER certificate."""
+    return "sha256:" + hashlib.sha256(certificate).hexdigest()
+
+
+def same_fingerprint(one: str, other: str) -> bool:
+    """Whether two fingerprints name one certificate; colons between the digits, case and the prefix do not matter."""
+    first, second = (text.lower().removeprefix("sha256:").replace(":", "") for text in (one, other))
+    return first == second

@@ -1,0 +1,237 @@
+"""One node as it runs: takes each sample, feeds meter, alerts and history, and tells everyone who listens.
+
+Invariant: an event is encoded once, whatever the number of listeners, and a listener that does not read costs bounded
+memory and delays nobody: it loses old samples, never an alert's or the node's newest state.
+Everything here belongs to one event loop; nothing here waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent import wire
+from agent.errors import AgentFault
+from agent.security import token_matches
+
+if TYPE_CHECKING:
+    from agent.alerts import AlertEngine
+    from agent.history import HistoryRing
+    from agent.meter import Meter
+
+KEPT_SAMPLES = 8
+"""How many unread samples wait for one listener."""
+NODE = ""
+"""Key of the node event among a listener's urgent lines (the others are alert keys)."""
+
+
+class Subscription:
+    """What one listener has still to read: the newest line of each node and alert key, and the last samples.
+
+    An async iterator of NDJSON lines; ends after `close`.
+    """
+
+    def __init__(self, agent: NodeAgent) -> None:
+        self._agent = agent
+        self._urgent: dict[str, bytes] = {}
+        self._samples: deque[bytes] = deque(maxlen=KEPT_SAMPLES)
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def put_urgent(self, key: str, line: bytes) -> None:
+        self._urgent.pop(key, None)
+        self._urgent[key] = line
+        self._wake()
+
+    def put_sample(self, line: bytes) -> None:
+        self._samples.append(line)
+        self._wake()
+
+    def close(self) -> None:
+        """Ends the iteration (after what is waiting was read) and frees the place."""
+        self._closed = True
+        self._agent.forget(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _wait(self) -> bool:
+        """Whether there is something to read; False when closed and empty."""
+        while not self._urgent and not self._samples:
+            if self._closed:
+                return False
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return True
+
+    async def take(self) -> bytes | None:
+        """All lines that wait, joined; None when closed. Cheaper than one by one."""
+        if not await self._wait():
+            return None
+        if not self._urgent and len(self._samples) == 1:
+            return self._samples.popleft()
+        lines = b"".join((*self._urgent.values(), *self._samples))
+        self._urgent.clear()
+        self._samples.clear()
+        return lines
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not await self._wait():
+            raise StopAsyncIteration
+        if self._urgent:
+            return self._urgent.pop(next(iter(self._urgent)))
+        return self._samples.popleft()
+
+
+class NodeAgent:
+    """The newest state of one node, and its listeners. `token` None: no token is asked for."""
+
+    def __init__(
+        self,
+        info: wire.NodeInfo,
+        meter: Meter | None,
+        alerts: AlertEngine,
+        history: HistoryRing,
+        token: str | None,
+    ) -> None:
+        self.info = info
+        self.sample: wire.Sample | None = None
+        self.token = token
+        self.token_check: Callable[[str], bool] | None = None
+        """Tells of a presented token whether it is valid, where there are more than `token`, or it may change."""
+        self.meter_error: str | None = None
+        """Why usage cannot be written now; None while it can."""
+        self._meter = meter
+        self._alerts = alerts
+        self._history = history
+        self._subscriptions: set[Subscription] = set()
+        self._node_line = wire.encode_event(wire.NodeEvent(node=info))
+        self._sample_body: bytes | None = None
+
+    def accepts(self, presented: str | None) -> bool:
+        """Whether a request with this bearer token may read this node."""
+        if self.token is None:
+            return True
+        if presented is None:
+            return False
+        return token_matches(presented, self.token) if self.token_check is None else self.token_check(presented)
+
+    @property
+    def listeners(self) -> int:
+        return len(self._subscriptions)
+
+    @property
+    def sample_age_seconds(self) -> float | None:
+        """Age of the newest sample; None before the first."""
+        if self.sample is None:
+            return None
+        return (datetime.now(timezone.utc) - self.sample.taken_at).total_seconds()
+
+    def set_info(self, info: wire.NodeInfo) -> None:
+        """New identity or inventory: from now on in rows, answers and streams."""
+        self.info = info
+        self._node_line = wire.encode_event(wire.NodeEvent(node=info))
+        for subscription in self._subscriptions:
+            subscription.put_urgent(NODE, self._node_line)
+
+    def step(self, sample: wire.Sample) -> None:
+        """Takes one sample. A meter that cannot write is reported in the sample and in `/healthz`; the rest goes on."""
+        self._observe(sample)
+        if self.meter_error is not None:
+            report = wire.SensorReport(name="meter", ok=False, taken_at=sample.taken_at, error=self.meter_error)
+            sample = msgspec.structs.replace(sample, sensors=(*sample.sensors, report))
+        self.sample = sample
+        self._sample_body = None
+        self._history.add(sample)
+        self._publish_alerts(self._alerts.evaluate(sample, sample.taken_at))
+        self._publish_sample()
+
+    def _observe(self, sample: wire.Sample) -> None:
+        if self._meter is None:
+            return
+        try:
+            self._meter.observe(sample, self.info)
+        except (AgentFault, sqlite3.Error, OSError) as error:
+            self._report_meter(str(error) or type(error).__name__)
+        else:
+            self._report_meter(None)
+
+    def _report_meter(self, error: str | None) -> None:
+        if error == self.meter_error:
+            return
+        self.meter_error = error
+        print(f"usage: {error}" if error else "usage: is written again", file=sys.stderr, flush=True)
+
+    def _publish_alerts(self, alerts: list[wire.Alert]) -> None:
+        if not self._subscriptions:
+            return
+        for alert in alerts:
+            line = wire.encode_event(wire.AlertEvent(alert=alert))
+            for subscription in self._subscriptions:
+                subscription.put_urgent(alert.key, line)
+
+    def _publish_sample(self) -> None:
+        if not self._subscriptions:
+            return
+        line = self._sample_line()
+        for subscription in self._subscriptions:
+            subscription.put_sample(line)
+
+    def _sample_line(self) -> bytes:
+        return b'{"event":"sample","sample":' + (self.sample_body() or b"null") + b"}\n"
+
+    def sample_body(self) -> bytes | None:
+        """The newest sample as JSON, encoded once however often it is asked for; None before the first."""
+        if self._sample_body is None and self.sample is not None:
+            self._sample_body = wire.encoder.encode(self.sample)
+        return self._sample_body
+
+    def subscribe(self) -> Subscription:
+        """A listener that finds the node event, the active alerts and the newest sample waiting."""
+        subscription = Subscription(self)
+        subscription.put_urgent(NODE, self._node_line)
+        for alert in self._alerts.active():
+            subscription.put_urgent(alert.key, wire.encode_event(wire.AlertEvent(alert=alert)))
+        if self.sample is not None:
+            subscription.put_sample(self._sample_line())
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+
+    def close_streams(self) -> None:
+        """Ends every listener's iteration: the server can shut down without waiting for them."""
+        for subscription in tuple(self._subscriptions):
+            subscription.close()
+
+    def usage(self, after: int = 0, limit: int = 1000) -> wire.UsagePage:
+        """Rows after sequence `after`; an empty page where nothing is metered."""
+        if self._meter is None:
+            return wire.UsagePage(node=self.info.node, meter="", rows=(), placements=(), last_sequence=0)
+        return self._meter.usage(after, limit)
+
+    def alert_list(self) -> wire.AlertList:
+        """Active alerts first, then those that ended within the last hour."""
+        return wire.AlertList(node=self.info.node, alerts=(*self._alerts.active(), *self._alerts.recent()))
+
+    def active_alerts(self) -> tuple[wire.Alert, ...]:
+        return tuple(self._alerts.active())
+
+    def history_of(self, seconds: float) -> wire.History:
+        return self._history.history(seconds)
