@@ -1,0 +1,380 @@
+"""The meter: turns samples into usage rows that say who held which GPU, when, and how busy it was.
+
+Invariant: from the agent's first moment on, the rows of each GPU tile the time, with shares that sum to exactly 1;
+a node always has either GPU rows or `host` rows, so its whole price can be laid on them. Rows never change.
+
+What the time between two samples is called:
+- It belongs to the holders seen at its beginning; busy ratio and energy are those read at its end.
+- Longer than `stall_seconds` (suspended, starved): `down`, reason `stalled`. The wall clock was set forward: `clock_step`.
+- Between the newest row of the last run and this start: `agent_stopped`; from then until the driver's first answer
+  (at most START_WAIT_MS): `starting`.
+- A GPU that is lost, or missing while others answer, or whose driver is gone or silent for longer than
+  `stall_seconds`, is `lost` with the reason. A missing one stays so until the agent restarts, or until the node's
+  instance type becomes another: then it is no longer part of the node (its record ends; should it come back, a new
+  one begins at first sight). While a restarted agent finds no driver, the GPUs that it knew are `lost`.
+- A node that never had a GPU: `host`, one row at a time without a GPU.
+Up to one row length that was not written yet is lost when the agent is killed; it becomes `agent_stopped`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from agent import wire
+from agent.errors import StateDirectoryError
+from agent.meter_clock import MeterClock, Tick
+from agent.meter_driver import inventory_known, reading_age_ms
+from agent.meter_holders import HOST, HUNG_DRIVER, MISSING, NO_DRIVER, Tenure, tenure_of
+from agent.meter_placement import PlacementRef, placement_facts, refines
+from agent.meter_store import Kept, MeterStore
+from agent.meter_track import Stretch, Track, merge
+
+START_WAIT_MS = 10_000
+"""How long a start waits for the driver's first answer before it calls a node one without GPUs."""
+SETTLE_MS = 3_000
+"""Nothing is written before this: time for the cloud's metadata to say what the node is, so that its rows are priced."""
+OLD_READING_MS = 5_000
+"""Readings older than this are shown by the sampler, but nothing is measured by them."""
+RETRY_SECONDS = 5.0
+BATCH_ROWS = 1_000
+BATCH_SECONDS = 1.0
+"""A past that is fed in (`at_ms`), or a record that need not be durable, is written in batches of so much."""
+MAX_WAITING_ROWS = 50_000
+"""Rows kept in memory while the disk is full: hours of 8 shared GPUs. Beyond it neighbours are merged into longer rows."""
+PRUNE_EVERY_MS = 3_600_000
+LARGEST_PAGE = 10_000
+_DAY_MS = 86_400_000
+
+log = logging.getLogger(__name__)
+
+
+class Meter:
+    """The usage record of one node. Every method may be called from any thread.
+
+    A write that fails is no error of `observe`: `problem` says it in a sentence, and the rows wait in memory.
+    """
+
+    def __init__(
+        self, store: MeterStore, node: str, row_ms: int, stall_ms: int, retention_ms: int | None,
+        projects: Mapping[str, str], clock: MeterClock, durable: bool,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._node = node
+        self._row_ms = row_ms
+        self._stall_ms = stall_ms
+        self._retention_ms = retention_ms
+        self._projects = projects
+        self._clock = clock
+        self._durable = durable
+        self._lock = threading.RLock()
+        self._restored = store.kept()
+        self._placement = store.placement()
+        self._instance_type = self._placement and self._placement.facts.instance_type
+        self._tracks: dict[str | None, Track] = {}
+        self._retired: list[Kept] = []
+        self._info: wire.NodeInfo | None = None
+        self._first_ms: int | None = None
+        self._at_ms = max((one.until_ms for one in self._restored), default=0)
+        self._started = self._closed = self._given_time = False
+        self._rows: list[Stretch] = []
+        self._problem: str | None = None
+        self._written_at = time.monotonic()
+        self._retry_at = 0.0
+        self._pruned_ms = 0
+        self._merge_above = MAX_WAITING_ROWS
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        node: str,
+        *,
+        row_seconds: float = 10.0,
+        durable: bool = True,
+        retention_days: float | None = 90,
+        projects: Mapping[str, str] | None = None,
+        stall_seconds: float | None = None,
+        clock: MeterClock | None = None,
+    ) -> Meter:
+        """Opens or makes the record at `path` (`:memory:` for one that lives as long as the process).
+
+        `row_seconds`: the longest row, except `down` ones. `durable` False: a power cut may take the newest rows.
+        `retention_days` None keeps everything. `projects`: user -> project, where the process names none.
+        `stall_seconds`: the longest time between two samples that still counts as measured (default 30 s, or twice
+        the row length where that is more). StateTooNew, StateFull, StateLocked, StateDirectoryError.
+        """
+        stall = max(30.0, 2 * row_seconds) if stall_seconds is None else stall_seconds
+        retention_ms = None if retention_days is None else round(retention_days * _DAY_MS)
+        store = MeterStore.open(path, durable=durable)
+        try:
+            return cls(
+                store, node, max(1, round(row_seconds * 1000)), round(stall * 1000), retention_ms,
+                dict(projects or {}), clock or MeterClock(), durable,
+            )  # fmt: skip
+        except BaseException:
+            store.close()
+            raise
+
+    @property
+    def meter(self) -> str:
+        """Random name of this record."""
+        return self._store.meter
+
+    @property
+    def problem(self) -> str | None:
+        """A sentence: why rows cannot be written now; None while all is well."""
+        return self._problem
+
+    @property
+    def waiting_rows(self) -> int:
+        """Finished rows that are not written yet."""
+        return len(self._rows)
+
+    def observe(self, sample: wire.Sample, info: wire.NodeInfo, *, at_ms: int | None = None) -> None:
+        """Takes what was read at `at_ms` (UTC milliseconds; default: now, by the meter's own clock). The disk cannot make it fail.
+
+        An `at_ms` before the last one counts as the last one. After `close` this does nothing.
+        """
+        with self._lock:
+            tick = None if self._closed else self._tick(at_ms)
+            if tick is None:
+                return
+            if self._started:
+                self._advance(sample, tick)
+            else:
+                self._start(sample, info, tick.at_ms)
+            self._at_ms = tick.at_ms
+            if self._started:
+                self._enter(sample, info)
+                self._write_if_due()
+
+    def usage(self, after: int = 0, limit: int = 1000) -> wire.UsagePage:
+        """The written rows with a sequence above `after`, at most `limit` (1 to 10,000). StateDirectoryError: unreadable."""
+        with self._lock:
+            if self._problem is None and self._batching():
+                self.flush()
+            return self._store.page(self._node, max(0, after), min(max(1, limit), LARGEST_PAGE))
+
+    def flush(self) -> None:
+        """Writes the finished rows, in one transaction. What cannot be written stays, and `problem` says why."""
+        with self._lock:
+            if not self._rows and not self._retired:
+                return
+            try:
+                self._store.append(self._rows, self._kept(), self._placement)
+            except StateDirectoryError as error:
+                self._retry_at = time.monotonic() + RETRY_SECONDS
+                self._report(f"usage cannot be written now and waits in memory: {error}")
+                return
+            self._rows.clear()
+            self._retired.clear()
+            self._merge_above = MAX_WAITING_ROWS
+            self._written_at = time.monotonic()
+            self._report(None)
+            self._prune()
+
+    def close(self, at_ms: int | None = None) -> None:
+        """Ends the open rows now (or at `at_ms`), writes everything, closes the file. StateDirectoryError when it cannot."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._end(at_ms)
+            finally:
+                self._store.close()
+            if self._rows:
+                raise StateDirectoryError(f"{len(self._rows)} usage rows are lost, their time will be `down`: {self._problem}")
+
+    def _end(self, at_ms: int | None) -> None:
+        tick = self._tick(at_ms) if self._started else None
+        if tick is not None:
+            self._advance(None, tick)
+            for track in self._tracks.values():
+                track.finish()
+        self.flush()
+
+    def _tick(self, at_ms: int | None) -> Tick | None:
+        self._given_time = at_ms is not None
+        if at_ms is not None:
+            return Tick(max(at_ms, self._at_ms))
+        tick = self._clock.read(self._at_ms)
+        if tick is None:
+            self._report("the clock of this machine is not set; usage is recorded from the moment it is: start an NTP client")
+        return tick
+
+    # The beginning
+
+    def _start(self, sample: wire.Sample, info: wire.NodeInfo, at_ms: int) -> None:
+        """Waits until the driver has answered, or had time to; then covers all time up to now."""
+        if self._first_ms is None:
+            self._first_ms = at_ms
+        if not inventory_known(sample) and at_ms - self._first_ms < START_WAIT_MS:
+            return
+        self._started = True
+        if self._placement is None:
+            self._begin_record(sample, info)
+        for one in self._restored:
+            self._tracks[one.gpu] = self._track(one.gpu, one.until_ms, one.model)
+        for track in self._tracks.values():
+            track.down(self._first_ms, "agent_stopped")
+            track.down(at_ms, "starting")
+        if sample.gpus:
+            self._retire_all_but({gpu.uuid for gpu in sample.gpus})
+
+    def _begin_record(self, sample: wire.Sample, info: wire.NodeInfo) -> None:
+        """A new record: what is there now has been there since the agent's start."""
+        assert self._first_ms is not None
+        models = [gpu.model for gpu in sample.gpus]
+        self._placement = PlacementRef(placement_facts(self._node, info, len({gpu.uuid for gpu in sample.gpus}), models))
+        for gpu in sample.gpus:
+            self._tracks[gpu.uuid] = self._track(gpu.uuid, self._first_ms, gpu.model)
+        if not sample.gpus:
+            self._tracks[None] = self._track(None, self._first_ms, None)
+
+    def _track(self, gpu: str | None, starts_ms: int, model: str | None) -> Track:
+        assert self._placement is not None
+        return Track(gpu, starts_ms, self._row_ms, self._rows, self._placement, model)
+
+    # The time since the last sample
+
+    def _advance(self, sample: wire.Sample | None, tick: Tick) -> None:
+        """`sample` None: nothing was read at the end of it."""
+        until = tick.at_ms if tick.stepped_from_ms is None else tick.stepped_from_ms
+        stalled = until - self._at_ms > self._stall_ms
+        read = sample is not None and reading_age_ms(sample) <= OLD_READING_MS
+        gpus = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None and read else {}
+        for uuid, track in self._tracks.items():
+            gpu = gpus.get(uuid) if uuid is not None else None
+            seen = not stalled and track.tenure.kind in ("held", "idle")
+            joules, source = _energy(track, gpu, until, seen) if read else (None, None)
+            if stalled:
+                track.down(until, "stalled", joules, source)
+            else:
+                track.extend(until, gpu.utilization_ratio if gpu is not None and seen else None, joules, source)
+            if tick.at_ms > until:
+                track.down(tick.at_ms, "clock_step")
+
+    # From now on
+
+    def _enter(self, sample: wire.Sample, info: wire.NodeInfo) -> None:
+        """Which GPUs there are, what the node is, and who holds what."""
+        gpus = {gpu.uuid: gpu for gpu in sample.gpus}
+        changed = self._meet(gpus)
+        if changed or info is not self._info:
+            self._place(info, gpus)
+        assert self._placement is not None
+        hung = reading_age_ms(sample) > self._stall_ms
+        for uuid, track in self._tracks.items():
+            track.enter(self._tenure(uuid, gpus, hung), self._placement)
+
+    def _meet(self, gpus: Mapping[str, wire.Gpu]) -> bool:
+        """Takes in GPUs seen for the first time; True when the GPUs, or what is known of them, changed."""
+        changed = False
+        for uuid, gpu in gpus.items():
+            track = self._tracks.get(uuid)
+            if track is None:
+                track = self._tracks[uuid] = self._track(uuid, self._at_ms, None)
+                changed = True
+            if not track.energy.primed:
+                _energy(track, gpu, self._at_ms, False)
+            if gpu.model is not None and gpu.model != track.model:
+                track.model, changed = gpu.model, True
+        if gpus and None in self._tracks:
+            self._retire_all_but(self._tracks.keys() - {None})
+        return self._meet_host() or changed
+
+    def _meet_host(self) -> bool:
+        if self._tracks:
+            return False
+        self._tracks[None] = self._track(None, self._at_ms, None)
+        return True
+
+    def _tenure(self, uuid: str | None, gpus: Mapping[str, wire.Gpu], hung: bool) -> Tenure:
+        if uuid is None:
+            return HOST
+        if hung:
+            return HUNG_DRIVER
+        gpu = gpus.get(uuid)
+        if gpu is not None:
+            return tenure_of(gpu, self._projects)
+        return MISSING if gpus else NO_DRIVER
+
+    def _place(self, info: wire.NodeInfo, gpus: Collection[str]) -> None:
+        """The placement in force from now on. One that was not written yet is completed instead of replaced."""
+        self._info = info
+        if self._instance_type is not None and info.instance_type not in (None, self._instance_type):
+            self._retire_all_but({*gpus, None})
+            self._meet_host()
+        self._instance_type = info.instance_type or self._instance_type
+        facts = self._facts(info)
+        current = self._placement
+        if current is not None and current.facts == facts:
+            return
+        if current is not None and current.id is None and refines(current.facts, facts):
+            current.facts = facts
+        else:
+            self._placement = PlacementRef(facts)
+
+    def _facts(self, info: wire.NodeInfo) -> wire.Placement:
+        gpus = [track for track in self._tracks.values() if track.gpu is not None]
+        models = {gpu.uuid: gpu.model for gpu in info.gpus}
+        return placement_facts(self._node, info, len(gpus), [track.model or models.get(track.gpu or "") for track in gpus])
+
+    def _retire_all_but(self, uuids: Collection[str | None]) -> None:
+        for uuid in [uuid for uuid in self._tracks if uuid not in uuids]:
+            track = self._tracks.pop(uuid)
+            track.finish()
+            self._retired.append(Kept(uuid, track.model, track.starts_ms, tracked=False))
+
+    # To the disk
+
+    def _batching(self) -> bool:
+        return self._given_time or not self._durable
+
+    def _write_if_due(self) -> None:
+        if not self._rows or self._first_ms is None:
+            return
+        now = time.monotonic()
+        if len(self._rows) > self._merge_above:
+            self._rows[:] = merge(self._rows)
+            self._merge_above = max(MAX_WAITING_ROWS, 2 * len(self._rows))
+        if now < self._retry_at:
+            return
+        if self._batching():
+            due = len(self._rows) >= BATCH_ROWS or now - self._written_at >= BATCH_SECONDS
+        else:
+            due = self._at_ms - self._first_ms >= SETTLE_MS
+        if due:
+            self.flush()
+
+    def _kept(self) -> list[Kept]:
+        """Where each GPU's finished rows end. One that came back within the same flush is not retired."""
+        here = [Kept(track.gpu, track.model, track.starts_ms) for track in self._tracks.values()]
+        return [one for one in self._retired if one.gpu not in self._tracks] + here
+
+    def _prune(self) -> None:
+        if self._retention_ms is None or self._at_ms - self._pruned_ms < PRUNE_EVERY_MS:
+            return
+        try:
+            more = self._store.prune(self._at_ms - self._retention_ms)
+        except StateDirectoryError as error:
+            log.warning("old usage rows cannot be deleted: %s", error)
+            more = False
+        if not more:
+            self._pruned_ms = self._at_ms
+
+    def _report(self, problem: str | None) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            log.warning("%s", problem or "usage is written again")
+
+
+def _energy(track: Track, gpu: wire.Gpu | None, at_ms: int, seen: bool) -> tuple[float | None, wire.EnergySource | None]:
+    if gpu is None:
+        return track.energy.grow(at_ms, None, None, seen)
+    return track.energy.grow(at_ms, gpu.energy_joules_total, gpu.power_watts, seen)

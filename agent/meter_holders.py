@@ -1,0 +1,80 @@
+"""Who holds a GPU at one moment, and how one GPU is shared among several holders.
+
+Invariant: the shares of one GPU are whole millionths that sum to exactly 1,000,000; not knowing who holds a GPU
+is `held` by a holder without a name, never `idle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from agent.wire import Gpu, Process, UsageKind
+
+WHOLE = 1_000_000
+
+
+class Holder(NamedTuple):
+    """One party to whom time on a GPU belongs; all None: nobody, or nobody known."""
+
+    user: str | None = None
+    project: str | None = None
+    job: str | None = None
+
+
+class Tenure(NamedTuple):
+    """What a GPU is to its node from one moment on, until it changes."""
+
+    kind: UsageKind
+    holders: tuple[Holder, ...] = (Holder(),)
+    reason: str | None = None
+
+
+IDLE = Tenure("idle")
+HOST = Tenure("host")
+HELD_BY_UNKNOWN = Tenure("held")
+LOST = Tenure("lost", reason="gpu_lost")
+MISSING = Tenure("lost", reason="gpu_missing")
+NO_DRIVER = Tenure("lost", reason="driver_unavailable")
+HUNG_DRIVER = Tenure("lost", reason="driver_unresponsive")
+
+
+@lru_cache(maxsize=256)
+def equal_shares(parties: int) -> tuple[int, ...]:
+    """1,000,000 millionths over `parties`, by largest remainder: the first ones get the odd millionths."""
+    part, odd = divmod(WHOLE, parties)
+    return tuple(part + 1 if place < odd else part for place in range(parties))
+
+
+def claimants(processes: Iterable[Process]) -> list[Process]:
+    """The processes that hold a GPU: those that compute; only where none does, those that draw.
+
+    A display server keeps a context on its GPU all day; beside a training run it must not halve that run's share.
+    """
+    found = list(processes)
+    return [process for process in found if process.kind != "graphics"] or found
+
+
+def holders_of(processes: tuple[Process, ...], projects: Mapping[str, str]) -> tuple[Holder, ...]:
+    """The distinct (user, project, job) of the processes, in a fixed order. `projects`: user -> project."""
+    parties = {
+        Holder(one.user, one.project or (projects.get(one.user) if one.user is not None else None), one.job)
+        for one in (claimants(processes) if len(processes) > 1 else processes)
+    }
+    return tuple(parties) if len(parties) == 1 else tuple(sorted(parties, key=_order))
+
+
+def _order(holder: Holder) -> tuple[str, str, str]:
+    return (holder.user or "", holder.project or "", holder.job or "")
+
+
+def tenure_of(gpu: Gpu, projects: Mapping[str, str]) -> Tenure:
+    """What the driver says about one GPU, as a tenure."""
+    if gpu.state == "lost":
+        return LOST
+    if gpu.processes is None:
+        return HELD_BY_UNKNOWN
+    if not gpu.processes:
+        return IDLE
+    return Tenure("held", holders_of(gpu.processes, projects))

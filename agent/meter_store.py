@@ -1,0 +1,316 @@
+"""`usage.db`: the SQLite file that keeps an agent's usage rows.
+
+Invariant: a sequence is given out once. Rows, the state needed to go on after a restart, and the dictionary entries
+they name are written in one transaction; only rows of a finished transaction are ever read out.
+
+Written with the standard library's sqlite3: this is an agent's hot path and its start, and importing sqlite-utils
+costs more time than a day of flushes. The schema is a list of steps counted by `PRAGMA user_version`.
+In WAL mode `synchronous=FULL` makes each commit survive a power cut: a row that a client has seen must not come back
+as another row with the same sequence. Times are UTC milliseconds, shares and utilisation millionths, energy millijoules.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from agent import wire
+from agent.errors import StateDirectoryError, StateFull, StateLocked, StateTooNew
+from agent.meter_holders import Holder
+from agent.meter_placement import PlacementRef, decode_facts, encode_facts
+from agent.meter_track import Stretch
+
+KINDS: tuple[wire.UsageKind, ...] = ("held", "idle", "lost", "down", "host")
+SOURCES: tuple[wire.EnergySource, ...] = ("counter", "integrated")
+"""Stored as their place in these tuples: append only."""
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE gpu (
+        id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE, model TEXT,
+        until_ms INTEGER NOT NULL, tracked INTEGER NOT NULL);
+    CREATE TABLE holder (id INTEGER PRIMARY KEY, user TEXT, project TEXT, job TEXT);
+    CREATE INDEX holder_by_name ON holder (user, project, job);
+    CREATE TABLE placement (id INTEGER PRIMARY KEY, facts TEXT NOT NULL UNIQUE);
+    CREATE TABLE usage (
+        sequence INTEGER PRIMARY KEY, starts_ms INTEGER NOT NULL, length_ms INTEGER NOT NULL CHECK (length_ms > 0),
+        gpu INTEGER NOT NULL, kind INTEGER NOT NULL, reason TEXT, holder INTEGER NOT NULL,
+        share INTEGER NOT NULL CHECK (share BETWEEN 1 AND 1000000), utilization INTEGER,
+        energy_mj INTEGER, energy_source INTEGER, placement INTEGER NOT NULL);
+    """,
+)
+HOST_UUID = ""
+"""Stands in the gpu table for the host of a node without GPUs."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOLDERS_CACHED = 10_000
+_PRUNED_AT_ONCE = 5_000
+_INSERT = "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT = """
+    SELECT sequence, starts_ms, length_ms, gpu.uuid, kind, reason, share, holder.user, holder.project, holder.job,
+           utilization, energy_mj, energy_source, placement
+    FROM usage JOIN gpu ON gpu.id = usage.gpu JOIN holder ON holder.id = usage.holder
+    WHERE sequence > ? ORDER BY sequence LIMIT ?
+"""
+
+
+class Kept(NamedTuple):
+    """How far the rows of one GPU reach, and whether it is still part of the node. `gpu` None: the host."""
+
+    gpu: str | None
+    model: str | None
+    until_ms: int
+    tracked: bool = True
+
+
+def utc(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+@lru_cache(maxsize=512)
+def _share(millionths: int) -> Decimal:
+    return Decimal(millionths).scaleb(-6)
+
+
+class MeterStore:
+    """The open file. Not thread-safe: `Meter` holds the lock."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._db = connection
+        self._path = path
+        self._gpus: dict[str, int] = {}
+        self._holders: dict[Holder, int] = {}
+        with self._translated():
+            self.meter = self._meter_id()
+            self.last_sequence: int = self._one("SELECT coalesce(max(sequence), 0) FROM usage")
+            self._gpus = dict(self._db.execute("SELECT uuid, id FROM gpu"))
+
+    @classmethod
+    def open(cls, path: str | Path, *, durable: bool) -> MeterStore:
+        """Opens or makes the file. StateTooNew, StateFull, StateLocked, StateDirectoryError: each names the file."""
+        name = str(path)
+        connection: sqlite3.Connection | None = None
+        try:
+            if name != ":memory:":
+                os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            connection = sqlite3.connect(name, timeout=2.0, isolation_level=None, check_same_thread=False)
+            _prepare(connection, name, durable)
+            return cls(connection, name)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, OSError):
+                raise StateDirectoryError(f"{name} cannot be opened: {error.strerror}; give the agent a folder it may write to") from error
+            if isinstance(error, sqlite3.Error):
+                raise translate(error, name) from error
+            raise
+
+    def kept(self) -> list[Kept]:
+        """The GPUs that were part of the node when the last rows were written."""
+        with self._translated():
+            rows = self._db.execute("SELECT uuid, model, until_ms FROM gpu WHERE tracked ORDER BY id").fetchall()
+        return [Kept(uuid or None, model, until_ms) for uuid, model, until_ms in rows]
+
+    def placement(self) -> PlacementRef | None:
+        """The placement in force when the last rows were written."""
+        with self._translated():
+            row = self._db.execute(
+                "SELECT id, facts FROM placement WHERE id = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'placement')"
+            ).fetchone()
+        return None if row is None else PlacementRef(decode_facts(row[1], 0), row[0])
+
+    def append(self, rows: Sequence[Stretch], kept: Iterable[Kept], placement: PlacementRef | None) -> None:
+        """Writes rows, gives them the next sequences, and notes where each GPU stands: all or nothing."""
+        gpus, holders, refs = dict(self._gpus), {}, {}
+        with self._transaction():
+            for one in kept:
+                self._note(one, gpus)
+            for ref in {row.placement for row in rows} | ({placement} if placement else set()):
+                refs[ref] = self._placement_id(ref)
+            if placement is not None:
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('placement', ?)", (str(refs[placement]),))
+            self._db.executemany(_INSERT, self._encoded(rows, gpus, holders, refs))
+        self.last_sequence += len(rows)
+        self._gpus = gpus
+        if len(self._holders) > _HOLDERS_CACHED:
+            self._holders.clear()
+        self._holders.update(holders)
+        for ref, id in refs.items():
+            ref.id = id
+
+    def page(self, node: str, after: int, limit: int) -> wire.UsagePage:
+        """Up to `limit` rows above `after`, with the placements they name."""
+        with self._translated():
+            found = self._db.execute(_SELECT, (after, limit)).fetchall()
+            first = self._one("SELECT coalesce(min(sequence), 1) FROM usage")
+            placements = {id: self._stored_placement(id) for id in sorted({row[-1] for row in found})}
+        return wire.UsagePage(
+            node=node,
+            meter=self.meter,
+            rows=tuple(_decoded(row, placements[row[-1]].node) for row in found),
+            placements=tuple(placements.values()),
+            last_sequence=self.last_sequence,
+            first_sequence=first,
+        )
+
+    def prune(self, before_ms: int) -> bool:
+        """Deletes the oldest rows, as far as they all end before `before_ms`; the newest row always stays.
+
+        A few thousand a call, so that nobody waits; True when more may be left.
+        """
+        with self._transaction():
+            edge = self._one(
+                """SELECT coalesce(min(sequence), ?) FROM (SELECT sequence FROM usage
+                   WHERE starts_ms + length_ms >= ? ORDER BY sequence LIMIT 1)""",
+                (self.last_sequence, before_ms),
+            )
+            first = self._one("SELECT coalesce(min(sequence), 0) FROM usage")
+            stop = min(edge, first + _PRUNED_AT_ONCE, self.last_sequence)
+            self._db.execute("DELETE FROM usage WHERE sequence < ?", (stop,))
+        return stop < edge
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _one(self, sql: str, values: Sequence[object] = ()) -> int:
+        return int(self._db.execute(sql, values).fetchone()[0])
+
+    def _meter_id(self) -> str:
+        self._db.execute("INSERT OR IGNORE INTO meta VALUES ('meter', ?)", (secrets.token_hex(8),))
+        return str(self._db.execute("SELECT value FROM meta WHERE key = 'meter'").fetchone()[0])
+
+    def _note(self, one: Kept, gpus: dict[str, int]) -> None:
+        uuid = one.gpu or HOST_UUID
+        if uuid not in gpus:
+            gpus[uuid] = self._one("SELECT coalesce(max(id), 0) + 1 FROM gpu")
+            self._db.execute("INSERT INTO gpu VALUES (?, ?, ?, ?, ?)", (gpus[uuid], uuid, one.model, one.until_ms, one.tracked))
+        else:
+            self._db.execute(
+                "UPDATE gpu SET model = ?, until_ms = ?, tracked = ? WHERE id = ?", (one.model, one.until_ms, one.tracked, gpus[uuid])
+            )
+
+    def _holder_id(self, holder: Holder, fresh: dict[Holder, int]) -> int:
+        known = self._holders.get(holder) or fresh.get(holder)
+        if known is not None:
+            return known
+        row = self._db.execute("SELECT id FROM holder WHERE user IS ? AND project IS ? AND job IS ?", holder).fetchone()
+        if row is None:
+            id = self._db.execute("INSERT INTO holder (user, project, job) VALUES (?, ?, ?)", holder).lastrowid
+        else:
+            id = row[0]
+        assert id is not None
+        fresh[holder] = id
+        return id
+
+    def _placement_id(self, ref: PlacementRef) -> int:
+        if ref.id is not None:
+            return ref.id
+        text = encode_facts(ref.facts)
+        self._db.execute("INSERT OR IGNORE INTO placement (facts) VALUES (?)", (text,))
+        return self._one("SELECT id FROM placement WHERE facts = ?", (text,))
+
+    def _stored_placement(self, id: int) -> wire.Placement:
+        return decode_facts(self._db.execute("SELECT facts FROM placement WHERE id = ?", (id,)).fetchone()[0], id)
+
+    def _encoded(
+        self, rows: Sequence[Stretch], gpus: dict[str, int], holders: dict[Holder, int], refs: dict[PlacementRef, int]
+    ) -> Iterator[tuple[object, ...]]:
+        for sequence, row in enumerate(rows, self.last_sequence + 1):
+            yield (
+                sequence, row.starts_ms, row.ends_ms - row.starts_ms, gpus[row.gpu or HOST_UUID], KINDS.index(row.kind),
+                row.reason, self._holder_id(row.holder, holders), row.share,
+                None if row.utilization is None else round(row.utilization * 1_000_000),
+                row.energy_mj, None if row.energy_source is None else SOURCES.index(row.energy_source), refs[row.placement],
+            )  # fmt: skip
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._translated():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+
+def _decoded(row: tuple, node: str) -> wire.UsageRow:  # type: ignore[type-arg]
+    sequence, starts, length, uuid, kind, reason, share, user, project, job, busy, energy, source, placement = row
+    return wire.UsageRow(
+        node=node,
+        sequence=sequence,
+        starts_at=utc(starts),
+        ends_at=utc(starts + length),
+        gpu=uuid or None,
+        kind=KINDS[kind],
+        reason=reason,
+        share=_share(share),
+        user=user,
+        project=project,
+        job=job,
+        gpu_seconds=Decimal(share * length).scaleb(-9) if uuid else Decimal(0),
+        utilization_ratio=None if busy is None else busy / 1_000_000,
+        energy_joules=None if energy is None else energy / 1000,
+        energy_source=None if source is None else SOURCES[source],
+        placement=placement,
+    )
+
+
+def _prepare(connection: sqlite3.Connection, name: str, durable: bool) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise StateTooNew(
+            f"{name} was written by a newer version of the agent (format {version}, this one knows {len(MIGRATIONS)}); "
+            "install that version again, or start with another state directory"
+        )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    for number, step in enumerate(MIGRATIONS[version:], version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT;")
+
+
+def _damaged(path: str, detail: str) -> StateDirectoryError:
+    return StateDirectoryError(
+        f"{path} is damaged ({detail}); stop the agent and move the file away to begin a new usage record, "
+        "or put a copy of it back; clients keep what they have already read"
+    )
+
+
+_SENTENCES: dict[int, Callable[[str, str], StateDirectoryError]] = {
+    sqlite3.SQLITE_FULL: lambda path, _: StateFull(f"no space is left to write {path}; free some on that file system"),
+    sqlite3.SQLITE_CORRUPT: _damaged,
+    sqlite3.SQLITE_NOTADB: _damaged,
+    sqlite3.SQLITE_BUSY: lambda path, _: StateLocked(f"{path} is locked by another program; end it, or wait until it lets go"),
+    sqlite3.SQLITE_CONSTRAINT: lambda path, detail: StateLocked(
+        f"another program has written to {path} ({detail}); only one agent may use it, so end the other one and restart"
+    ),
+}
+
+
+def translate(error: sqlite3.Error, path: str) -> StateDirectoryError:
+    """The sentence for what SQLite says about `path`."""
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    sentence = _SENTENCES.get(code)
+    if sentence is not None:
+        return sentence(path, str(error))
+    if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
+        return _damaged(path, str(error))
+    return StateDirectoryError(f"{path} cannot be used: {error}; check the disk and the rights on its folder")

@@ -1,0 +1,208 @@
+"""The record of one GPU (or of the host of a node without any): readings in, finished stretches out.
+
+Invariant: the stretches that a track puts out tile its time: each begins where the one before ended, and at every
+moment their shares sum to exactly one GPU.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agent.meter_holders import HOST, WHOLE, Holder, Tenure, equal_shares
+from agent.meter_placement import PlacementRef
+from agent.wire import EnergySource, UsageKind
+
+MAX_WATTS = 10_000.0
+"""Ten times what one GPU draws today: a counter that grew faster than this was not counting the same thing."""
+
+
+class Stretch(NamedTuple):
+    """One usage row before it has a sequence. Times in UTC milliseconds, share in millionths, energy in millijoules."""
+
+    gpu: str | None
+    kind: UsageKind
+    reason: str | None
+    holder: Holder
+    share: int
+    placement: PlacementRef
+    starts_ms: int
+    ends_ms: int
+    utilization: float | None
+    measured_ms: int
+    """How much of the length `utilization` is the mean of."""
+    energy_mj: int | None
+    energy_source: EnergySource | None
+
+
+class EnergyReader:
+    """Energy from one reading to the next: the counter's growth, else power integrated over the time.
+
+    A counter that went down was reset (driver reload), one that leapt is garbage: both begin a new epoch, and the
+    interval falls back to power. Power is the mean of both ends, or the end that is known.
+    """
+
+    __slots__ = ("_at_ms", "_counter", "_watts", "primed")
+
+    def __init__(self) -> None:
+        self._at_ms = 0
+        self._counter: float | None = None
+        self._watts: float | None = None
+        self.primed = False
+        """Whether there is a reading to count from."""
+
+    def grow(
+        self, at_ms: int, counter: float | None, watts: float | None, integrate: bool
+    ) -> tuple[float | None, EnergySource | None]:
+        """Joules since the last call, and where they come from; (None, None) when neither source tells.
+
+        `integrate` False allows the counter only: for time in which nobody saw what the GPU did.
+        """
+        before, watts_before, seconds = self._counter, self._watts, (at_ms - self._at_ms) / 1000
+        self._at_ms, self._counter, self._watts = at_ms, counter, watts
+        if not self.primed:
+            self.primed = True
+            return None, None
+        if before is not None and counter is not None:
+            growth = counter - before
+            if 0.0 <= growth <= MAX_WATTS * (seconds + 1):
+                return growth, "counter"
+        if not integrate:
+            return None, None
+        known = [value for value in (watts_before, watts) if value is not None]
+        return (sum(known) / len(known) * seconds, "integrated") if known else (None, None)
+
+
+class Track:
+    """One GPU's open stretch and where it stands. Finished stretches are appended to `rows`."""
+
+    __slots__ = (
+        "gpu", "model", "energy", "tenure", "placement", "starts_ms", "until_ms",
+        "_rows", "_row_ms", "_edge_ms", "_busy", "_measured_ms", "_joules", "_source", "_rest_mj",
+    )  # fmt: skip
+
+    def __init__(
+        self, gpu: str | None, starts_ms: int, row_ms: int, rows: list[Stretch], placement: PlacementRef, model: str | None = None
+    ) -> None:
+        self.gpu = gpu
+        self.model = model
+        self.energy = EnergyReader()
+        self.tenure: Tenure = HOST
+        self.placement = placement
+        self.starts_ms = self.until_ms = starts_ms
+        self._rows = rows
+        self._row_ms = row_ms
+        self._edge_ms = 0
+        self._joules: float | None = None
+        self._source: EnergySource | None = None
+        self._rest_mj = 0.0
+        self._begin(starts_ms)
+
+    def extend(
+        self, until_ms: int, utilization: float | None = None, joules: float | None = None, source: EnergySource | None = None
+    ) -> None:
+        """The time up to `until_ms` belongs to the tenure in force; cut at whole multiples of the row length.
+
+        `utilization` and `joules` are of the whole time from the last call to `until_ms`.
+        """
+        whole = until_ms - self.until_ms
+        while until_ms > self._edge_ms:
+            piece = self._edge_ms - self.until_ms
+            self._add(piece, utilization, None if joules is None else joules * piece / whole, source)
+            self.until_ms = self._edge_ms
+            self._finish()
+        piece = until_ms - self.until_ms
+        part = joules if joules is None or piece == whole else joules * piece / whole
+        self._add(piece, utilization, part, source)
+        self.until_ms = until_ms
+        if until_ms == self._edge_ms:
+            self._finish()
+
+    def down(self, until_ms: int, reason: str, joules: float | None = None, source: EnergySource | None = None) -> None:
+        """Nothing measured up to `until_ms`: one row of any length, for there is nothing in it to tell apart."""
+        self._finish()
+        if until_ms <= self.until_ms:
+            return
+        if joules is not None:
+            self._add(0, None, joules, source)
+        kept, self.tenure = self.tenure, Tenure("down", reason=reason)
+        self.until_ms = until_ms
+        self._finish()
+        self.tenure = kept
+
+    def enter(self, tenure: Tenure, placement: PlacementRef) -> None:
+        """From `until_ms` on the GPU is this; a change of either closes the open stretch."""
+        if placement is self.placement and tenure == self.tenure:
+            return
+        self._finish()
+        self.tenure = tenure
+        self.placement = placement
+
+    def finish(self) -> None:
+        """Closes the open stretch, if it has any length."""
+        self._finish()
+
+    def _add(self, length_ms: int, utilization: float | None, joules: float | None, source: EnergySource | None) -> None:
+        if utilization is not None:
+            self._busy += utilization * length_ms
+            self._measured_ms += length_ms
+        if joules is not None:
+            self._joules = joules if self._joules is None else self._joules + joules
+            self._source = source if self._source in (None, source) else "integrated"
+
+    def _finish(self) -> None:
+        if self.until_ms == self.starts_ms:
+            return
+        holders = self.tenure.holders
+        mean = self._busy / self._measured_ms if self._measured_ms else None
+        energies = self._take_energy(len(holders))
+        for holder, share, energy in zip(holders, equal_shares(len(holders)), energies, strict=True):
+            self._rows.append(
+                Stretch(
+                    self.gpu, self.tenure.kind, self.tenure.reason, holder, share, self.placement,
+                    self.starts_ms, self.until_ms, mean, self._measured_ms, energy, self._source,
+                )  # fmt: skip
+            )
+        self._joules, self._source = None, None
+        self._begin(self.until_ms)
+
+    def _begin(self, at_ms: int) -> None:
+        self.starts_ms = at_ms
+        self._edge_ms = (at_ms // self._row_ms + 1) * self._row_ms
+        self._busy = 0.0
+        self._measured_ms = 0
+
+    def _take_energy(self, parties: int) -> list[int | None]:
+        """Whole millijoules per holder; what rounding leaves over goes into the next row, so a sum never drifts."""
+        if self._joules is None:
+            return [None] * parties
+        exact = self._joules * 1000 + self._rest_mj
+        whole = round(exact)
+        self._rest_mj = exact - whole
+        parts = [whole * share // WHOLE for share in equal_shares(parties)]
+        for place in range(whole - sum(parts)):
+            parts[place] += 1
+        return list(parts)
+
+
+def merge(rows: list[Stretch]) -> list[Stretch]:
+    """The same usage in fewer, longer rows: neighbours that differ only in time become one."""
+    merged: list[Stretch] = []
+    newest: dict[tuple[object, ...], int] = {}
+    for row in rows:
+        key = (*row[:5], id(row.placement), row.energy_source)
+        place = newest.get(key)
+        if place is not None and merged[place].ends_ms == row.starts_ms:
+            merged[place] = _join(merged[place], row)
+        else:
+            newest[key] = len(merged)
+            merged.append(row)
+    return merged
+
+
+def _join(one: Stretch, two: Stretch) -> Stretch:
+    measured = one.measured_ms + two.measured_ms
+    busy = (one.utilization or 0.0) * one.measured_ms + (two.utilization or 0.0) * two.measured_ms
+    energy = None if one.energy_mj is None else one.energy_mj + (two.energy_mj or 0)
+    return one._replace(
+        ends_ms=two.ends_ms, utilization=busy / measured if measured else None, measured_ms=measured, energy_mj=energy
+    )
