@@ -19,6 +19,8 @@ import asyncio
 import contextlib
 import hashlib
 import ipaddress
+import os
+import re
 import ssl
 from collections.abc import AsyncIterator
 from functools import cache
@@ -34,6 +36,9 @@ from agent import wire
 SILENCE_SECONDS = 10.0
 """A stream without a byte for so long counts as lost (samples come once a second)."""
 LONGEST_EVENT_BYTES = 16 * 1024 * 1024
+
+_BROKEN_OFF = re.compile("disconnected|closed")
+"""In the text of a protocol error: the connection ended; otherwise what came was no HTTP."""
 
 T = TypeVar("T")
 
@@ -190,6 +195,8 @@ class AgentClient:
             ) as response:
                 yield response
         except httpx.HTTPError as error:
+            if self._fingerprint is not None and isinstance(error, httpx.ConnectError):
+                await self._pin_again()
             raise self._unreachable(error) from None
         except httpx.InvalidURL as error:
             raise NotAnAgent(f"{self.url} is not a URL ({error}); it looks like http://HOST:9477") from None
@@ -219,6 +226,11 @@ class AgentClient:
             )
         return _pinned_context(certificate)
 
+    async def _pin_again(self) -> None:
+        """After a failed connection: tells a replaced certificate from a node that is away."""
+        await self.aclose()
+        await self._tls_context()
+
     def _refusal(self, status: int, body: bytes) -> ClientError:
         text = _problem_text(body)
         if status == 401:
@@ -234,7 +246,7 @@ class AgentClient:
         return f"{self.url} answers, but is not a Rackrate agent ({detail}); check the URL"
 
     def _unreachable(self, error: httpx.HTTPError) -> ClientError:
-        if isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error) and "peer closed" not in str(error):
+        if isinstance(error, httpx.RemoteProtocolError) and not _BROKEN_OFF.search(str(error)):
             return NotAnAgent(self._not_an_agent("it does not speak HTTP here"))
         return Unreachable(f"{_place(self.url)} is not reachable: {_reason(error, self._timeout_seconds)}")
 
@@ -343,6 +355,8 @@ def _reason(error: httpx.HTTPError, timeout_seconds: float) -> str:
             return "silent: it is connected, but nothing came in time"
         case httpx.TimeoutException():
             return f"timed out after {timeout_seconds:g} s"
+        case httpx.RemoteProtocolError() if "without sending" in str(error):
+            return "it closed the connection without an answer; is there an agent behind this port?"
         case httpx.ReadError() | httpx.RemoteProtocolError() | httpx.WriteError():
             return "the connection broke"
     return _os_reason(error)
@@ -353,11 +367,11 @@ def _os_reason(error: BaseException) -> str:
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted ({seen.verify_message}); add its fingerprint to config.toml"
+            return f"its certificate is not trusted ({seen.verify_message}); `rackrate add` notes its fingerprint"
         if isinstance(seen, ssl.SSLError):
             return "it does not speak TLS there; does the URL begin with http instead?"
-        if isinstance(seen, OSError) and seen.strerror:
-            return seen.strerror.lower()
+        if isinstance(seen, OSError) and seen.errno:
+            return (os.strerror(seen.errno) if seen.errno > 0 else str(seen.strerror)).lower()
         seen = seen.__cause__ or seen.__context__
     return str(error) or type(error).__name__
 

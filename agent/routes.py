@@ -35,6 +35,12 @@ SSE = "text/event-stream"
 STALE_SECONDS = 10.0
 LARGEST = 2**63 - 1
 LONGEST_HISTORY_SECONDS = 7 * 86_400
+MOST_ROWS = 10_000
+RANGES = {
+    "after": f"0 to {LARGEST}",
+    "limit": f"1 to {MOST_ROWS}",
+    "seconds": f"1 to {LONGEST_HISTORY_SECONDS}",
+}
 
 
 class Health(wire.Message, kw_only=True):
@@ -131,7 +137,7 @@ async def history(
 async def usage(
     request: Request[Any, Any, Any],
     after: Annotated[int, Parameter(ge=0, le=LARGEST, description="The last sequence that is known.")] = 0,
-    limit: Annotated[int, Parameter(ge=1, le=10_000, description="At most so many rows.")] = 1000,
+    limit: Annotated[int, Parameter(ge=1, le=MOST_ROWS, description="At most so many rows.")] = 1000,
 ) -> wire.UsagePage:
     return agent_of(request).usage(after, limit)
 
@@ -223,12 +229,14 @@ def _refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[
 
 
 def _sentence(request: Request[Any, Any, Any], error: HTTPException) -> str:
+    path = request.scope["root_path"] + request.scope["path"]
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
-        return "; ".join(f"{one.get('key', 'the request')}: {one.get('message', 'is wrong')}" for one in error.extra)
+        wrong = [str(one.get("key")) for one in error.extra if isinstance(one, dict)]
+        return "; ".join(f"{name} has to be a whole number from {RANGES[name]}" for name in wrong if name in RANGES) or error.detail
     if error.status_code == 404:
-        return f"there is nothing at {request.scope['path']}; /schema lists what there is"
+        return f"there is nothing at {path}; /schema lists what there is"
     if error.status_code == 405:
-        return f"{request.method} is not answered at {request.scope['path']}; only GET is"
+        return f"{request.method} is not answered at {path}; only GET is"
     return error.detail
 
 

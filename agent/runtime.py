@@ -169,7 +169,7 @@ class NodeAgent:
         except (AgentFault, sqlite3.Error, OSError) as error:
             self._report_meter(str(error) or type(error).__name__)
         else:
-            self._report_meter(None)
+            self._report_meter(self._meter.problem)
 
     def _report_meter(self, error: str | None) -> None:
         if error == self.meter_error:
