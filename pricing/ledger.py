@@ -1,0 +1,327 @@
+"""The ledger: one SQLite file that holds what every node used, each agent row exactly once.
+
+Invariant: a page's rows, the sums over them and the cursor (node, meter) change in one transaction; whatever fails,
+the ledger is as it was, and taking the same page again is safe. Several programs may use it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from pricing import ledger_schema
+from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
+from pricing.ledger_dictionary import Dictionary
+from pricing.ledger_faults import is_busy, translated
+from pricing.ledger_merge import HOUR_MS, STORED_COLUMNS, Ids, LedgerRow, Merger
+from pricing.usage import WHOLE_SHARE, Placed, Usage
+
+
+class Taken(NamedTuple):
+    """What became of one page: rows that were new, that were known already, and that the agent no longer keeps."""
+
+    new: int
+    duplicates: int
+    missing: int
+
+
+class Gap(NamedTuple):
+    """Rows that an agent threw away before they were taken. `after_ms`, `before_ms`: the time they lie between."""
+
+    node: str
+    meter: str
+    from_sequence: int
+    to_sequence: int
+    after_ms: int | None
+    before_ms: int | None
+    noticed_at_ms: int | None
+
+
+class Ledger:
+    """Use `open`; close it, or use it as a context manager. Safe to use from several threads."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self._lock = threading.RLock()
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str | Path, *, timeout_seconds: float = 10.0) -> Ledger:
+        """Opens the ledger, or makes one where there is none; `:memory:` is allowed.
+
+        Raises LedgerTooNew, LedgerLocked (busy longer than the timeout), LedgerDamaged, LedgerFull, or LedgerError.
+        """
+        with translated(str(path), timeout_seconds):
+            connection = sqlite3.connect(
+                path, timeout=timeout_seconds, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+            try:
+                _prepare(connection, str(path), time.monotonic() + timeout_seconds)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(connection, os.fspath(path))
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; a second time does nothing."""
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: all of it, or (on any error) nothing."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A read transaction: what is read in it is of one moment, whatever others write meanwhile."""
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, translated(self.path):
+            self._connection.execute(begin)
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        self._connection.execute("ROLLBACK")
+                raise
+
+    def cursor(self, node: str, meter: str) -> int:
+        """The newest sequence that was taken from this meter; 0 if none."""
+        with self.reading() as connection:
+            row = connection.execute(
+                "SELECT cursor FROM meters JOIN nodes ON nodes.id = node_id WHERE nodes.name = ? AND meters.name = ?",
+                (node, meter),
+            ).fetchone()
+        return row[0] if row else 0
+
+    def newest_meter(self, node: str) -> tuple[str, int] | None:
+        """(meter, cursor) that this node was last seen with."""
+        with self.reading() as connection:
+            return connection.execute(
+                "SELECT meters.name, cursor FROM meters JOIN nodes ON nodes.id = node_id WHERE nodes.name = ?"
+                " ORDER BY ends_ms DESC, meters.id DESC LIMIT 1",
+                (node,),
+            ).fetchone()
+
+    def gaps(self) -> list[Gap]:
+        """Rows that were lost because no sync came before the agent's retention ended."""
+        with self.reading() as connection:
+            return [
+                Gap(*row)
+                for row in connection.execute(
+                    "SELECT nodes.name, meters.name, from_sequence, to_sequence, after_ms, before_ms, noticed_at_ms"
+                    " FROM gaps JOIN meters ON meters.id = meter_id JOIN nodes ON nodes.id = node_id ORDER BY gaps.id"
+                )
+            ]
+
+    def take(
+        self,
+        node: str,
+        meter: str,
+        rows: Sequence[Usage],
+        placements: Sequence[Placed],
+        first_sequence: int,
+        *,
+        last_sequence: int | None = None,
+        noticed_at: datetime | None = None,
+    ) -> Taken:
+        """Takes one page of an agent: rows in order without holes; those that are known already are skipped.
+
+        `first_sequence` is the oldest row that the agent still keeps: older ones that were never taken are recorded
+        as a gap. `last_sequence` is the agent's newest (for `check`), `noticed_at` the time to note with a gap.
+        Raises LedgerError for a page that cannot be right; then nothing of it was taken.
+        """
+        with self.writing() as connection:
+            page = _Page(connection, node, meter)
+            return page.take(rows, placements, first_sequence, last_sequence, noticed_at)
+
+
+class _Page:
+    """One page on its way into the ledger, inside one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, node: str, meter: str) -> None:
+        self.connection = connection
+        self.node = node
+        self.names = Dictionary(connection)
+        self.node_id = self.names.node(node)
+        self.meter_id, self.cursor, self.ends_ms = self.names.meter(self.node_id, meter)
+
+    def take(
+        self,
+        rows: Sequence[Usage],
+        placements: Sequence[Placed],
+        first_sequence: int,
+        last_sequence: int | None,
+        noticed_at: datetime | None,
+    ) -> Taken:
+        fresh = self._fresh(rows)
+        missing = self._missing(fresh, first_sequence)
+        if missing:
+            self._note_gap(missing, fresh, noticed_at)
+        if fresh:
+            self._insert(fresh, placements)
+        cursor = fresh[-1].sequence if fresh else self.cursor + missing
+        self.connection.execute(
+            "UPDATE meters SET cursor = ?, ends_ms = ?, agent_last = COALESCE(?, agent_last) WHERE id = ?",
+            (cursor, self._newest_end(fresh), last_sequence, self.meter_id),
+        )
+        return Taken(len(fresh), len(rows) - len(fresh), missing)
+
+    def _newest_end(self, fresh: Sequence[Usage]) -> int | None:
+        ends = [row.ends_ms for row in fresh]
+        if self.ends_ms is not None:
+            ends.append(self.ends_ms)
+        return max(ends, default=None)
+
+    def _fresh(self, rows: Sequence[Usage]) -> Sequence[Usage]:
+        """The rows above the cursor, after checking that the page has no hole."""
+        if not rows:
+            return rows
+        first = rows[0].sequence
+        if rows[-1].sequence - first != len(rows) - 1 or any(
+            row.sequence != sequence for sequence, row in enumerate(rows, first)
+        ):
+            raise self._wrong(f"its page from row {first} to {rows[-1].sequence} has {len(rows)} rows out of order")
+        return rows[max(0, self.cursor + 1 - first) :]
+
+    def _missing(self, fresh: Sequence[Usage], first_sequence: int) -> int:
+        """How many rows between the cursor and this page are gone for ever."""
+        due = self.cursor + 1
+        if not fresh:
+            return max(0, first_sequence - due)
+        missing = fresh[0].sequence - due
+        if missing and first_sequence < fresh[0].sequence:
+            raise self._wrong(f"row {due} was due, but the page begins at {fresh[0].sequence}")
+        return missing
+
+    def _note_gap(self, missing: int, fresh: Sequence[Usage], noticed_at: datetime | None) -> None:
+        before = min((row.starts_ms for row in fresh), default=None)
+        noticed = None if noticed_at is None else round(noticed_at.timestamp() * 1000)
+        self.connection.execute(
+            "INSERT INTO gaps (meter_id, from_sequence, to_sequence, after_ms, before_ms, noticed_at_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (self.meter_id, self.cursor + 1, self.cursor + missing, self.ends_ms, before, noticed),
+        )
+
+    def _insert(self, fresh: Sequence[Usage], placements: Sequence[Placed]) -> None:
+        numbers = self.names.placements(self.meter_id, placements, {row.placement for row in fresh})
+        merger = Merger(self._stored({row.starts_ms // HOUR_MS for row in fresh}))
+        known: dict[tuple[object, ...], Ids] = {}
+        for row in fresh:
+            who = (row[3:10], row[12], row[13])
+            ids = known.get(who)
+            if ids is None:
+                ids = known[who] = self._ids(row, numbers)
+            if row.ends_ms <= row.starts_ms:
+                raise self._wrong(f"row {row.sequence} ends before it starts")
+            merger.add(row, ids)
+        self._write(list(merger.touched.values()))
+
+    def _ids(self, row: Usage, numbers: dict[int, int]) -> Ids:
+        if row.placement not in numbers:
+            raise self._wrong(f"row {row.sequence} names placement {row.placement}, which the page does not bring")
+        if not 0 < row.share_millionths <= WHOLE_SHARE:
+            raise self._wrong(f"row {row.sequence} has a share of {row.share_millionths} millionths of a GPU")
+        try:
+            return self.names.ids(row, numbers[row.placement])
+        except ValueError:
+            raise self._wrong(f"row {row.sequence} is of the unknown kind `{row.kind}`") from None
+
+    def _stored(self, hours: set[int]) -> list[LedgerRow]:
+        """The ledger rows that the page's rows may continue."""
+        found: list[LedgerRow] = []
+        for hour in hours:
+            found += map(
+                LedgerRow.stored,
+                self.connection.execute(
+                    f"SELECT {STORED_COLUMNS} FROM usage WHERE hour = ? AND node_id = ? AND meter_id = ?",
+                    (hour, self.node_id, self.meter_id),
+                ),
+            )
+        return found
+
+    def _write(self, rows: Sequence[LedgerRow]) -> None:
+        self.connection.executemany(
+            f"INSERT INTO usage VALUES ({', '.join('?' * 18)}) ON CONFLICT DO UPDATE SET ends_ms = excluded.ends_ms,"
+            " busy = excluded.busy, measured_ms = excluded.measured_ms, energy_mj = excluded.energy_mj,"
+            " rows = excluded.rows, last_sequence = excluded.last_sequence",
+            [row.record(self.node_id, self.meter_id) for row in rows],
+        )
+        self.connection.executemany(
+            "INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            " share_ms = share_ms + excluded.share_ms, busy = busy + excluded.busy,"
+            " measured_share_ms = measured_share_ms + excluded.measured_share_ms, energy_mj ="
+            " CASE WHEN excluded.energy_mj IS NULL THEN energy_mj ELSE COALESCE(energy_mj, 0) + excluded.energy_mj END",
+            [(row.hour, row.ids.placement, row.ids.kind, row.ids.holder, *row.growth()) for row in rows],
+        )
+
+    def _wrong(self, what: str) -> LedgerError:
+        return LedgerError(
+            f"node {self.node}: {what}; nothing of it was taken. Is the agent of a newer version, or its usage.db damaged?"
+        )
+
+
+def _prepare(connection: sqlite3.Connection, path: str, deadline: float) -> None:
+    """Checks what the file is, and brings it to the newest schema."""
+    version = _version(connection, path)
+    _write_ahead(connection, deadline)
+    connection.execute("PRAGMA synchronous = NORMAL")  # the cursor is in the same transaction: a lost one is taken again
+    connection.execute("PRAGMA cache_size = -65536")
+    if version == ledger_schema.SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection, path) != ledger_schema.SCHEMA_VERSION:
+            ledger_schema.migrate(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+    if application != ledger_schema.APPLICATION_ID and (version or application or tables):
+        raise LedgerDamaged(f"{path}: this is another program's database, not a ledger; it was not touched. Name another file.")
+    if version > ledger_schema.SCHEMA_VERSION:
+        raise LedgerTooNew(
+            f"{path}: this ledger was written by {ledger_schema.written_by(connection)} (format {version}); this is "
+            f"rackrate {ledger_schema.program_version()}, which reads up to format {ledger_schema.SCHEMA_VERSION}. "
+            "Upgrade rackrate, or name another ledger; nothing was changed."
+        )
+    return version
+
+
+def _write_ahead(connection: sqlite3.Connection, deadline: float) -> None:
+    """Switches to WAL. SQLite does not wait for a lock here, so two programs that make a ledger at once must."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
