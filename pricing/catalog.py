@@ -121,8 +121,7 @@ class Catalog:
             if self.instance(other, name):
                 return quotes.unknown(f"{what}: it is an instance type of {other}, not of {cloud}")
         names = {key: shape.instance_type for key, shape in self._shapes.get(cloud, {}).items()}
-        near = did_you_mean(name, {*names.values()}) or did_you_mean(name, names)
-        return quotes.unknown(f"{what}: unknown instance type{near}")
+        return quotes.unknown(f"{what}: unknown instance type{did_you_mean(name_key(cloud, name), names)}")
 
     def _of(self, cloud: str | None, instance_type: str | None) -> Iterator[Offer]:
         chosen = CLOUDS if cloud is None else (cloud.strip().lower(),)

@@ -6,7 +6,7 @@ says so, or unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -69,11 +69,11 @@ def region_key(region: str) -> str:
     return "".join(region.lower().split())
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """` (did you mean p4d.24xlarge?)`, or nothing when no name is near."""
+def did_you_mean(word: str, names: Iterable[str] | Mapping[str, str]) -> str:
+    """` (did you mean p4d.24xlarge?)`, or nothing when no name is near. A mapping tells how each key is written."""
     import difflib  # only a misspelt name pays for it
 
-    word, spelt = word.lower(), {name.lower(): name for name in sorted(names)}
+    word, spelt = word.lower(), names if isinstance(names, Mapping) else {name.lower(): name for name in sorted(names)}
     near = difflib.get_close_matches(word, spelt, n=3, cutoff=0.75)
     likeness = [difflib.SequenceMatcher(None, key, word).ratio() for key in near]
     best = [spelt[key] for key, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - 0.02]

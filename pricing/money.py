@@ -55,7 +55,7 @@ def _complaint(text: str, what: str) -> str:
         return f"The {what} is {shown}, which is infinite: write a decimal number like '3.06'."
     if re.search(r"[$€£¥₩₹]|\b[A-Z]{3}\b", text):
         return f"The {what} {shown} carries a currency sign: write only the number, like '3.06'."
-    if re.fullmatch(r"[+-]?\d+,\d+", text):
+    if re.fullmatch(r"[+-]?\d+,(\d{1,2}|\d{4,})", text, re.ASCII):
         return f"The {what} {shown} has a decimal comma: write a point, like '{text.replace(',', '.')[:40]}'."
     if re.fullmatch(r"[+-]?[\d,_ ']+(\.\d+)?", text, re.ASCII):
         return f"The {what} {shown} has thousands separators: write only digits and a decimal point, like '1234.50'."
