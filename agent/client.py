@@ -2,15 +2,7 @@
 
 Invariant: everything that can go wrong arrives as a `ClientError` whose text is a sentence for a person, and the token
 leaves only towards the node it belongs to: never over plain http beyond this machine, never after a redirect.
-
-ClientError
-├── Unreachable     nobody answers, or the stream fell silent
-├── Unauthorized    the token is missing or wrong
-├── NotAnAgent      something answers that is not a Rackrate agent (a wrong URL)
-├── WireTooNew      the agent speaks a newer version than this program
-├── AgentRefused    the agent said no: `status` and its own sentence
-├── UnsafeToken     the token would travel unencrypted
-└── WrongCertificate  the node's certificate is not the one that was pinned
+The errors are drawn in `agent.client_errors`, and can be imported from here.
 """
 
 from __future__ import annotations
@@ -19,8 +11,6 @@ import asyncio
 import contextlib
 import hashlib
 import ipaddress
-import os
-import re
 import ssl
 from collections.abc import AsyncIterator
 from functools import cache
@@ -32,52 +22,41 @@ import httpx
 import msgspec
 
 from agent import wire
+from agent.client_errors import (
+    AgentRefused,
+    ClientError,
+    NotAnAgent,
+    Unauthorized,
+    Unreachable,
+    UnsafeToken,
+    WireTooNew,
+    WrongCertificate,
+    broken_off,
+    os_reason,
+    place,
+    reason,
+)
+
+__all__ = [
+    "AgentClient",
+    "AgentRefused",
+    "ClientError",
+    "NotAnAgent",
+    "Unauthorized",
+    "Unreachable",
+    "UnsafeToken",
+    "WireTooNew",
+    "WrongCertificate",
+    "fingerprint_of",
+    "peer_certificate",
+    "same_fingerprint",
+]
 
 SILENCE_SECONDS = 10.0
 """A stream without a byte for so long counts as lost (samples come once a second)."""
 LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 
-_BROKEN_OFF = re.compile("disconnected|closed")
-"""In the text of a protocol error: the connection ended; otherwise what came was no HTTP."""
-
 T = TypeVar("T")
-
-
-class ClientError(Exception):
-    """The root; `str()` is a sentence for a person."""
-
-
-class Unreachable(ClientError):
-    """Nobody answers at the address, or an open stream fell silent."""
-
-
-class Unauthorized(ClientError):
-    """The agent does not take the token."""
-
-
-class NotAnAgent(ClientError):
-    """Something answers, but it is not a Rackrate agent."""
-
-
-class WireTooNew(ClientError):
-    """The agent speaks a newer version of the wire than this program."""
-
-
-class UnsafeToken(ClientError):
-    """The token would travel unencrypted."""
-
-
-class WrongCertificate(ClientError):
-    """The certificate is not the one that was pinned."""
-
-
-class AgentRefused(ClientError):
-    """The agent answered with an error: `status` is the HTTP status, `text` the agent's sentence."""
-
-    def __init__(self, status: int, text: str, where: str) -> None:
-        super().__init__(f"{where} refused: {text} (HTTP {status})")
-        self.status = status
-        self.text = text
 
 
 _node_decoder = msgspec.json.Decoder(wire.NodeInfo)
@@ -246,9 +225,9 @@ class AgentClient:
         return f"{self.url} answers, but is not a Rackrate agent ({detail}); check the URL"
 
     def _unreachable(self, error: httpx.HTTPError) -> ClientError:
-        if isinstance(error, httpx.RemoteProtocolError) and not _BROKEN_OFF.search(str(error)):
+        if isinstance(error, httpx.RemoteProtocolError) and not broken_off(error):
             return NotAnAgent(self._not_an_agent("it does not speak HTTP here"))
-        return Unreachable(f"{_place(self.url)} is not reachable: {_reason(error, self._timeout_seconds)}")
+        return Unreachable(f"{place(self.url)} is not reachable: {reason(error, self._timeout_seconds)}")
 
 
 class _Lines:
@@ -341,41 +320,6 @@ def _is_loopback(host: str) -> bool:
         return host.rstrip(".").lower() == "localhost"
 
 
-def _place(url: str) -> str:
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{parts.hostname} port {port}"
-
-
-def _reason(error: httpx.HTTPError, timeout_seconds: float) -> str:
-    match error:
-        case httpx.ConnectTimeout():
-            return f"no answer to the connection within {timeout_seconds:g} s"
-        case httpx.ReadTimeout():
-            return "silent: it is connected, but nothing came in time"
-        case httpx.TimeoutException():
-            return f"timed out after {timeout_seconds:g} s"
-        case httpx.RemoteProtocolError() if "without sending" in str(error):
-            return "it closed the connection without an answer; is there an agent behind this port?"
-        case httpx.ReadError() | httpx.RemoteProtocolError() | httpx.WriteError():
-            return "the connection broke"
-    return _os_reason(error)
-
-
-def _os_reason(error: BaseException) -> str:
-    """The operating system's words, from the bottom of the chain of exceptions."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted ({seen.verify_message}); `rackrate add` notes its fingerprint"
-        if isinstance(seen, ssl.SSLError):
-            return "it does not speak TLS there; does the URL begin with http instead?"
-        if isinstance(seen, OSError) and seen.errno:
-            return (os.strerror(seen.errno) if seen.errno > 0 else str(seen.strerror)).lower()
-        seen = seen.__cause__ or seen.__context__
-    return str(error) or type(error).__name__
-
-
 @cache
 def _unused_context() -> ssl.SSLContext:
     """httpx wants a context even for plain http; this one trusts nobody."""
@@ -405,7 +349,7 @@ async def peer_certificate(host: str, port: int, timeout_seconds: float = 5) -> 
         async with asyncio.timeout(timeout_seconds):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except (OSError, TimeoutError) as error:
-        raise Unreachable(f"{host} port {port} is not reachable: {_os_reason(error)}") from None
+        raise Unreachable(f"{host} port {port} is not reachable: {os_reason(error)}") from None
     shown: Any = writer.get_extra_info("ssl_object")
     certificate = shown.getpeercert(binary_form=True)
     writer.transport.abort()
