@@ -61,8 +61,10 @@ class Catalog:
         ]
         return sorted(found, key=order)
 
-    def instance(self, cloud: str, instance_type: str) -> InstanceType | None:
+    def instance(self, cloud: str | None, instance_type: str | None) -> InstanceType | None:
         """The machine's shape; None when the type is not known. `Standard_` and `ecs.` may be left out."""
+        if cloud is None or instance_type is None:
+            return None
         cloud = cloud.strip().lower()
         return self._shapes.get(cloud, {}).get(name_key(cloud, instance_type))
 
