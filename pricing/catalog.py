@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -31,6 +31,8 @@ class Catalog:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._tables: dict[str, Table] = {}
+        # a fleet asks the same question every second, and the search for near names is slow
+        self._found = lru_cache(maxsize=4096)(self._look_up)
 
     @classmethod
     @cache
@@ -73,7 +75,7 @@ class Catalog:
         return sorted(self._shapes.get(cloud.strip().lower(), {}).values(), key=lambda shape: shape.instance_type)
 
     def per_gpu(self, offer: Offer) -> Fraction | None:
-        """The offer's price per GPU (or chip) and hour, exact, in its currency; None when price or count is not known."""
+        """The offer's price per GPU (or chip) and hour, exact, in its currency; None when either part is not known."""
         shape = self.instance(offer.cloud, offer.instance_type)
         if offer.price is None or shape is None or not shape.gpu_count:
             return None
@@ -98,7 +100,7 @@ class Catalog:
         cloud, zone = _clean(cloud, lower=True), _clean(zone, lower=True)
         if cloud == "on_premises" or (cloud is None and on_premises is not None):
             return configured or _owned(on_premises)
-        found = self._look_up(cloud, _clean(region), zone, _clean(instance_type), _clean(purchase))
+        found = self._found(cloud, _clean(region), zone, _clean(instance_type), _clean(purchase))
         exact = found.price is not None and not found.estimated
         return found if exact or configured is None else configured
 
@@ -130,11 +132,11 @@ class Catalog:
         for name in chosen:
             if name in CLOUDS:
                 table = self._table(name)
-                yield from table.offers if instance_type is None else table.by_name.get(name_key(name, instance_type), ())
+                yield from table.named(instance_type) if instance_type is not None else table.offers
 
     def _has_model(self, offer: Offer, gpu_model: str) -> bool:
         shape = self.instance(offer.cloud, offer.instance_type)
-        return shape is not None and shape.gpu_model is not None and shape.gpu_model.lower() == gpu_model.strip().lower()
+        return shape is not None and (shape.gpu_model or "").lower() == gpu_model.strip().lower()
 
     def _table(self, cloud: str) -> Table:
         if cloud not in self._tables:
@@ -147,8 +149,8 @@ class Catalog:
 
 
 def _clean(text: str | None, *, lower: bool = False) -> str | None:
-    """Stripped; an empty text is as unknown as none."""
-    stripped = text.strip() if text else ""
+    """Stripped, printable, at most 100 characters; an empty text is as unknown as none."""
+    stripped = "".join(filter(str.isprintable, text or "")).strip()[:100]
     return (stripped.lower() if lower else stripped) or None
 
 

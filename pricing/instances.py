@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from pricing.errors import CatalogError
 
 Kind = Literal["gpu", "ai_chip", "cpu"]
+_KINDS: dict[str, Kind] = {"gpu": "gpu", "ai_chip": "ai_chip", "cpu": "cpu"}
 NAME_PREFIXES = {"azure": "standard_", "alibaba": "ecs."}
 """Part of a type's name that people leave out, by cloud."""
 
@@ -53,7 +54,7 @@ def read_instances(path: Path) -> dict[str, dict[str, InstanceType]]:
     for line, row in read_table(path):
         try:
             shape = _shape(row)
-        except (ValueError, ZeroDivisionError) as fault:
+        except (ValueError, ZeroDivisionError, KeyError) as fault:
             raise CatalogError(f"{path.name}, line {line} is damaged ({fault}): reinstall rackrate.") from None
         found.setdefault(shape.cloud, {})[name_key(shape.cloud, shape.instance_type)] = shape
     return found
@@ -75,8 +76,6 @@ def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _shape(row: list[str]) -> InstanceType:
     cloud, name, kind, model, count, gpu_memory, vcpus, memory, nvme, network, source = row
-    if kind not in ("gpu", "ai_chip", "cpu"):
-        raise ValueError(f"kind {kind!r}")
     return InstanceType(
         cloud=cloud,
         instance_type=name,
@@ -87,7 +86,7 @@ def _shape(row: list[str]) -> InstanceType:
         memory_bytes=_whole(memory),
         nvme_bytes=_whole(nvme),
         network=network or None,
-        kind=kind,
+        kind=_KINDS[kind],
         source=source,
     )
 

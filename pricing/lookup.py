@@ -36,9 +36,9 @@ class Table:
     def __init__(self, cloud: str, offers: Sequence[Offer]) -> None:
         self.cloud = cloud
         self.offers = offers
-        self.by_name: dict[str, list[Offer]] = {}
+        self._by_name: dict[str, list[Offer]] = {}
         for offer in offers:
-            self.by_name.setdefault(name_key(cloud, offer.instance_type), []).append(offer)
+            self._by_name.setdefault(name_key(cloud, offer.instance_type), []).append(offer)
 
     @cached_property
     def regions(self) -> frozenset[str]:
@@ -54,14 +54,16 @@ class Table:
             return self._region_of_code.get(zones.aws_region_code(zone))
         return zones.region_in_name(self.cloud, zone)
 
+    def named(self, name: str) -> Sequence[Offer]:
+        """The offers of one type."""
+        return self._by_name.get(name_key(self.cloud, name), ())
+
     def select(self, name: str, region: str, purchase: str) -> list[Offer]:
-        named = self.by_name.get(name_key(self.cloud, name), ())
-        return [offer for offer in named if offer.region == region and offer.purchase == purchase]
+        return [offer for offer in self.named(name) if offer.region == region and offer.purchase == purchase]
 
     def places(self, name: str, purchase: str) -> list[str]:
         """Regions in which this type has a known price for this purchase option."""
-        named = self.by_name.get(name_key(self.cloud, name), ())
-        return sorted({offer.region for offer in named if offer.purchase == purchase and offer.price})
+        return sorted({offer.region for offer in self.named(name) if offer.purchase == purchase and offer.price})
 
 
 def region_key(region: str) -> str:
@@ -121,7 +123,7 @@ def _in_region(asked: Asked, region: str, purchase: str, table: Table) -> Quote:
     if not offers:
         return _not_offered(asked.name, region, purchase, table)
     if asked.zone and zones.is_aws_id(asked.zone):
-        return _in_zone(asked, offers)
+        return _in_zone(asked, asked.zone, offers)
     return _in_some_zone(asked, region, offers)
 
 
@@ -132,13 +134,13 @@ def _priced(offer: Offer, place: str) -> Quote:
     return quotes.unknown(f"No {what}: {offer.source} lists the type there without one; {SET_PRICE}")
 
 
-def _in_zone(asked: Asked, offers: Sequence[Offer]) -> Quote:
+def _in_zone(asked: Asked, zone: str, offers: Sequence[Offer]) -> Quote:
     """Exactly this zone's price."""
     for offer in offers:
-        if offer.zone == asked.zone:
-            return _priced(offer, asked.zone)
+        if offer.zone == zone:
+            return _priced(offer, zone)
     listed = _some(sorted(offer.zone or "" for offer in offers if offer.price))
-    what = f"{_label(offers[0].purchase)} price for {asked.name} in {asked.zone}"
+    what = f"{_label(offers[0].purchase)} price for {asked.name} in {zone}"
     return quotes.unknown(f"No {what}: the catalog lists it only in {listed or 'no zone'}; {SET_PRICE}")
 
 
@@ -157,7 +159,7 @@ def _in_some_zone(asked: Asked, region: str, offers: Sequence[Offer]) -> Quote:
         return _priced(offers[0]._replace(price=None), region)
     why = "the zone is not known"
     if asked.zone:
-        why = f"zone {asked.zone} is a name, which stands for another place in each account (give the id, like use1-az1)"
+        why = f"zone {asked.zone} is a name, which each account maps to another place (give the id, like use1-az1)"
     return quotes.from_zones(usual, region, why)
 
 

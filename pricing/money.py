@@ -1,7 +1,7 @@
 """Exact decimal money with its currency; money per hour is a type of its own.
 
-Invariant: no float ever becomes money, and no operation rounds: what has no exact decimal is a `Fraction` (`cost`) or an
-error. Rounding happens only where it is asked for by name (`rounded`, `text`, `round_largest_remainder`), half to even.
+Invariant: no float ever becomes money, and no operation rounds: what has no exact decimal is a `Fraction` (`cost`) or
+an error. Rounding happens only where a name asks for it (`rounded`, `text`, `round_largest_remainder`), half to even.
 Currencies never mix silently: only a dated `Rate` turns one into another.
 """
 
@@ -31,9 +31,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def parse_decimal(text: object, what: str = "amount") -> Decimal:
-    """The number that `text` writes out. `what` names it in the error. BadMoney: says what is wrong and how to write it."""
+    """The number that `text` writes out. BadMoney names it as `what`, and says what is wrong and how to write it."""
     if isinstance(text, bool | float):
-        raise BadMoney(f"The {what} {text!r} is a {type(text).__name__}, which is not exact: write it as text, like '3.06'.")
+        kind = type(text).__name__
+        raise BadMoney(f"The {what} {text!r} is a {kind}, which is not exact: write it as text, like '3.06'.")
     if isinstance(text, int | Decimal):
         return _checked(Decimal(text), what)
     if not isinstance(text, str):
@@ -164,7 +165,7 @@ class _Amount:
     def _amount_of(self, other: Self) -> Decimal:
         if other.currency != self.currency:
             raise CurrencyMismatch(
-                f"{self.currency} and {other.currency} cannot be added or compared: convert one with a dated rate first."
+                f"{self.currency} and {other.currency} cannot be added or compared: convert one with a dated rate."
             )
         return other.amount
 
@@ -219,7 +220,7 @@ A = TypeVar("A", Money, PerHour)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One `from_currency` is `value` of `to_currency`, as it stood on `as_of`. There is no inverse: it would not be exact."""
+    """One `from_currency` is `value` of `to_currency`, as it stood on `as_of`. No inverse: it would not be exact."""
 
     from_currency: str
     to_currency: str

@@ -1,6 +1,6 @@
 """What a node costs per hour as far as it can be known, and one sentence why where it cannot.
 
-Invariant: a price that is not known is None with a reason, never another offer's price; an estimate says so and from what.
+Invariant: a price that is not known is None with a reason, never another offer's; an estimate says so and from what.
 """
 
 from __future__ import annotations
@@ -107,17 +107,15 @@ def from_zones(offers: Sequence[Offer], region: str, why: str) -> Quote:
 
     `offers` are priced, of one region, type and purchase option; `why` says why no zone was taken.
     """
-    prices = sorted(offer.price.amount for offer in offers if offer.price)
-    first = offers[0]
+    prices = sorted(offer.price for offer in offers if offer.price)
     if prices[0] == prices[-1]:
-        return from_offer(first)
-    low, high = PerHour(prices[0], first.price.currency), PerHour(prices[-1], first.price.currency)
-    source = f"median of {len(prices)} zones of {region}, {low} to {high}, because {why}; {first.source}"
-    median = PerHour(_median(prices), first.price.currency)
-    return Quote(median, min(offer.as_of for offer in offers), source, estimated=True)
+        return from_offer(offers[0])
+    span = f"{len(prices)} zones of {region}, {prices[0]} to {prices[-1]}"
+    source = f"median of {span}, because {why}; {offers[0].source}"
+    return Quote(_median(prices), min(offer.as_of for offer in offers), source, estimated=True)
 
 
-def _median(ordered: Sequence[Decimal]) -> Decimal:
+def _median(ordered: Sequence[PerHour]) -> PerHour:
     """The middle one, or exactly half the sum of the middle two."""
     middle = len(ordered) // 2
     if len(ordered) % 2:

@@ -31,7 +31,8 @@ again = time.process_time()
 for _ in range(1000):
     catalog.quote("aws", "us-east-1", "use1-az1", "p4d.24xlarge", "spot")
 quoted = time.process_time()
-print(json.dumps({"import": imported - start, "load": loaded - imported, "kept": kept, "quote": (quoted - again) / 1000}))
+print(json.dumps({"import": imported - start, "load": loaded - imported,
+    "kept": kept, "quote": (quoted - again) / 1e3}))
 """
 
 

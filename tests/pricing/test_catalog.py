@@ -111,14 +111,14 @@ def test_azure_names_need_neither_case_nor_prefix(name: str) -> None:
         (("aws", "us-east-1", None, "zzz", "spot"), "No price for zzz in us-east-1: unknown instance type"),
         (("azure", "eastus", None, "NC6s_v4", "on_demand"), "(did you mean Standard_NC6s_v3?)"),
         (("aws", "us-eest-1", None, "p4d.24xlarge", "on_demand"), "(did you mean us-west-1 or us-east-1?)"),
-        (("azur", "eastus", None, "NC6s_v3", "on_demand"), "no prices of cloud azur are at hand (did you mean azure?)"),
+        (("azur", "eastus", None, "NC6s_v3", "on_demand"), "of cloud azur are at hand (did you mean azure?)"),
         (("aws", "us-east-1", None, "p4d.24xlarge", "on-demand"), "option on-demand (did you mean on_demand?)"),
         (("gcp", "us-central1", None, "p4d.24xlarge", "spot"), "it is an instance type of aws, not of gcp"),
         ((None, None, None, None, None), "its cloud is not known"),
         (("aws", "us-east-1", None, None, "spot"), "its instance type is not known"),
         (("aws", None, None, "p4d.24xlarge", "spot"), "region is not known"),
         (("aws", "us-west-2", "use1-az1", "p4d.24xlarge", "spot"), "zone use1-az1 lies in us-east-1, not in us-west-2"),
-        (("aws", "eu-west-1", None, "p5.48xlarge", "on_demand"), "the catalog has one only in ap-northeast-1, eu-north-1"),
+        (("aws", "eu-west-1", None, "p5.48xlarge", "on_demand"), "the catalog has one only in ap-northeast-1"),
         (("azure", "eastus", None, "NC6s_v3", "spot"), "No spot price for Standard_NC6s_v3 in eastus"),
         (("alibaba", "us-east-1", None, "ebmgn7ix.32xlarge", "on_demand"), "lists the type there without one"),
     ],
@@ -127,7 +127,7 @@ def test_an_unknown_price_is_none_and_says_why(asked: tuple[str | None, ...], sa
     assert says in reason(*asked)
 
 
-@pytest.mark.parametrize("purchase", ["reserved_1y", "reserved_3y", "savings_plan_1y", "savings_plan_3y", "capacity_block"])
+@pytest.mark.parametrize("purchase", [purchase for purchase in PURCHASES if purchase not in ("on_demand", "spot")])
 def test_commitment_rates_that_nobody_verified_are_unknown(purchase: str) -> None:
     says = reason("aws", "us-east-1", None, "p4d.24xlarge", purchase)
     assert "are not known offline; set usd_per_hour" in says
@@ -172,13 +172,17 @@ def test_zones_with_one_price_need_no_estimate() -> None:
 
 def test_a_zone_that_is_not_listed_is_unknown_not_the_neighbours_price() -> None:
     says = reason("aws", "us-east-1", "use1-az3", "p4d.24xlarge", "spot")
-    assert says.startswith("No spot price for p4d.24xlarge in use1-az3: the catalog lists it only in use1-az1, use1-az2")
+    assert "No spot price for p4d.24xlarge in use1-az3: the catalog lists it only in use1-az1, use1-az2" in says
     assert "No spot price for p5.4xlarge in use1-az1" in reason("aws", "us-east-1", "use1-az1", "p5.4xlarge", "spot")
 
 
 @pytest.mark.parametrize(
     ("cloud", "zone", "name"),
-    [("aws", "use1-az6", "p4d.24xlarge"), ("aws", "us-east-1b", "p4d.24xlarge"), ("gcp", "us-central1-a", "a2-highgpu-1g")],
+    [
+        ("aws", "use1-az6", "p4d.24xlarge"),
+        ("aws", "us-east-1b", "p4d.24xlarge"),
+        ("gcp", "us-central1-a", "a2-highgpu-1g"),
+    ],
 )
 def test_a_zone_tells_its_region(cloud: str, zone: str, name: str) -> None:
     assert CATALOG.quote(cloud, None, zone, name, "on_demand").price is not None
@@ -217,7 +221,9 @@ def test_a_configured_price_of_nothing_is_unknown(configured: str | Decimal | No
     assert quote.price is None and quote.reason is not None
 
 
-@pytest.mark.parametrize(("configured", "says"), [("3,10", "decimal comma"), ("-1", "negative"), ("nan", "not a number")])
+@pytest.mark.parametrize(
+    ("configured", "says"), [("3,10", "decimal comma"), ("-1", "negative"), ("nan", "not a number")]
+)
 def test_a_wrong_configured_price_is_said(configured: str, says: str) -> None:
     quote = CATALOG.quote("on_premises", None, None, None, None, configured)
     assert quote.price is None and quote.reason is not None and says in quote.reason
@@ -296,6 +302,11 @@ def test_a_quote_reads_only_its_own_clouds_table(tmp_path: Path) -> None:
 
 
 def test_the_catalog_imports_nothing_of_the_agent_or_the_app() -> None:
-    code = "import sys, pricing.catalog; print([m for m in sys.modules if m.split('.')[0] in ('agent', 'tui', 'sqlite_utils')])"
+    code = "import sys, pricing.catalog; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not {"agent", "tui", "sqlite_utils", "msgspec"} & {name.split(".")[0] for name in done.stdout.split()}
+
+
+def test_a_nodes_own_words_are_cleaned_before_they_stand_in_a_sentence() -> None:
+    says = reason("aws", "us-east-1\x1b[2J", None, "p4d\x1b]0;x\x07" + "y" * 5000, "on_demand")
+    assert says.isprintable() and len(says) < 300

@@ -101,7 +101,8 @@ def test_the_floor_and_the_ceiling_of_aws_spot_are_both_reached() -> None:
     for offer in PRICED:
         on_demand = on_demand_of(offer) if (offer.cloud, offer.purchase) == ("aws", "spot") else None
         if on_demand and offer.price:
-            ratios |= {part for part in (Decimal("0.1"), Decimal(1)) if to_decimal(on_demand * part, 4) == offer.price.amount}
+            limits = (Decimal("0.1"), Decimal(1))
+            ratios |= {part for part in limits if to_decimal(on_demand * part, 4) == offer.price.amount}
     assert ratios == {Decimal("0.1"), Decimal(1)}
 
 

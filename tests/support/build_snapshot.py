@@ -156,7 +156,8 @@ def moto_shape(row: dict[str, str]) -> Shape:
     name = row["instance_type"]
     kind, model, count, gpu_memory = accelerator(row)
     memory, nvme = int(row["memory_mib"]) * MIB, int(row["instance_storage_gb"]) * 10**9
-    return Shape("aws", name, kind, model, count, gpu_memory, row["vcpus"], str(memory), str(nvme), row["network"], MOTO)
+    machine = (row["vcpus"], str(memory), str(nvme), row["network"])
+    return Shape("aws", name, kind, model, count, gpu_memory, *machine, MOTO)
 
 
 def accelerator(row: dict[str, str]) -> tuple[str, str, str, str]:
