@@ -38,7 +38,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     not_after: datetime
 
 
-def make_certificate(folder: Path, hosts: Sequence[str], *, days: int = VALID_DAYS, now: datetime | None = None) -> Certificate:
+def make_certificate(
+    folder: Path, hosts: Sequence[str], *, days: int = VALID_DAYS, now: datetime | None = None
+) -> Certificate:
     """Writes `tls.key` (0600) and `tls.crt` for the names and IP addresses in `hosts` into `folder`.
 
     Raises StateDirectoryError where they cannot be written, ConfigurationError for a name that no certificate can hold.

@@ -150,7 +150,8 @@ def _add_init(commands: Commands) -> None:
 
 
 def _add_token(commands: Commands) -> None:
-    parser = _command(commands, "token", "add, list and revoke the tokens that clients use", "  rackrate-agent token add laptop")
+    example = "  rackrate-agent token add laptop"
+    parser = _command(commands, "token", "add, list and revoke the tokens that clients use", example)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     example = "  rackrate-agent token add laptop > gpu-01.token"
     add = _command(actions, "add", "make a further token and print it once", example, token_add)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import msgspec
 
 from agent import wire
 from agent.config_file import NAME, NodeConfig
+from agent.metadata import ask_all
 
 METADATA_FIELDS = ("cloud", "region", "zone", "instance_type", "purchase")
 CLOUDS = ("aws", "gcp", "azure")
@@ -87,7 +87,7 @@ def resolve(
         return known
     hint = machine_hint(root)
     asked = _endpoints(known, hint, endpoints if endpoints is not None else _overridden(environ))
-    answers = _ask(asked, timeout_seconds) if asked else {}
+    answers = ask_all(asked, timeout_seconds) if asked else {}
     return _merged(known, answers, hint)
 
 
@@ -138,27 +138,6 @@ def _endpoints(known: Identity, hint: str | None, given: Mapping[str, str] | Non
     if known.cloud is not None:
         candidates = {cloud: url for cloud, url in candidates.items() if cloud == known.cloud}
     return {cloud: url.rstrip("/") for cloud, url in candidates.items()}
-
-
-def _ask(endpoints: Mapping[str, str], timeout_seconds: float) -> dict[str, dict[str, str]]:
-    """Cloud -> field -> value, as far as they answered in time. The thread is not waited for beyond the limit:
-    a resolver of host names that hangs cannot be cancelled."""
-    answers: dict[str, dict[str, str]] = {cloud: {} for cloud in endpoints}
-    done = threading.Event()
-
-    def work() -> None:
-        import asyncio
-
-        from agent.metadata import ask_all
-
-        try:
-            asyncio.run(ask_all(endpoints, answers, timeout_seconds))
-        finally:
-            done.set()
-
-    threading.Thread(target=work, name="identity", daemon=True).start()
-    done.wait(timeout_seconds + 0.25)
-    return {cloud: dict(fields) for cloud, fields in answers.items()}
 
 
 def _merged(known: Identity, answers: Mapping[str, Mapping[str, str]], hint: str | None) -> Identity:

@@ -2,16 +2,19 @@
 
 Invariant: an answer that does not look like what was asked for (a login page, an error, a proxy's text) is no answer.
 No proxy is used, no redirect followed, and nothing is sent but what these services define.
+
+It is asked once, so it makes do with the standard library: httpx would stay in the agent's memory for ever (7 MB).
 """
 
 from __future__ import annotations
 
-import asyncio
-import ssl
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+import http.client
+import threading
+import time
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from agent.config_file import NAME
@@ -24,78 +27,117 @@ _GCP_MODEL = {"STANDARD": "on_demand", "SPOT": "spot"}
 _AZURE_PRIORITY = {"": "on_demand", "regular": "on_demand", "spot": "spot", "low": "spot"}
 
 
-async def ask_all(endpoints: Mapping[str, str], answers: Mapping[str, Found], timeout_seconds: float) -> None:
-    """Asks each cloud in `endpoints` (cloud -> base URL) and puts what it says into `answers[cloud]` as it comes.
+def ask_all(endpoints: Mapping[str, str], timeout_seconds: float) -> dict[str, dict[str, str]]:
+    """Asks each cloud in `endpoints` (cloud -> base URL): cloud -> field -> value, as far as they answered. Never raises.
 
-    Ends when one is through and has told its instance type, when all are through, or after `timeout_seconds`.
+    Ends when one is through and has told its instance type, when all are through, or after `timeout_seconds`. Threads
+    that still wait are left to end by themselves: a resolver of host names that hangs cannot be cancelled.
     """
-    no_trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # plain HTTP only; reading the system's certificates costs 20 ms
-    async with httpx.AsyncClient(trust_env=False, verify=no_trust, timeout=timeout_seconds) as client:
-        tasks = [asyncio.create_task(_cloud(client, cloud, url, answers[cloud])) for cloud, url in endpoints.items()]
+    answers: dict[str, dict[str, str]] = {cloud: {} for cloud in endpoints}
+    left, change = set(endpoints), threading.Condition()
+
+    def ask(cloud: str, url: str) -> None:
+        _ASK[cloud](_Service(url, timeout_seconds), answers[cloud])
+        with change:
+            left.discard(cloud)
+            change.notify_all()
+
+    def settled() -> bool:
+        return not left or any("instance_type" in answers[cloud] for cloud in answers if cloud not in left)
+
+    for cloud, url in endpoints.items():
+        _start(lambda cloud=cloud, url=url: ask(cloud, url))
+    with change:
+        change.wait_for(settled, timeout_seconds)
+    return {cloud: dict(fields) for cloud, fields in answers.items()}
+
+
+class _Service:
+    """One base URL. A connection per request: the requests of one cloud run side by side."""
+
+    def __init__(self, base: str, timeout_seconds: float) -> None:
+        self._base = base
+        self._timeout = timeout_seconds
+        self._end = time.monotonic() + timeout_seconds
+
+    def text(
+        self, path: str, headers: Mapping[str, str], *, method: str = "GET", answers_with: Mapping[str, str] = {}
+    ) -> str | None:
+        """The body of a 200 answer, without the space around it; None for anything else, or where nobody answers."""
         try:
-            for next_through in asyncio.as_completed(tasks, timeout=timeout_seconds):
-                if await next_through:
-                    return
-        except TimeoutError:
-            return
+            return self._exchange(method, path, headers, answers_with)
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+
+    def _exchange(
+        self, method: str, path: str, headers: Mapping[str, str], answers_with: Mapping[str, str]
+    ) -> str | None:
+        url = urlsplit(self._base)
+        remaining = self._end - time.monotonic()
+        if url.scheme != "http" or not url.hostname or remaining <= 0:
+            return None
+        connection = http.client.HTTPConnection(url.hostname, url.port or 80, timeout=remaining)
+        try:
+            connection.request(method, url.path.rstrip("/") + path, headers=dict(headers))
+            answer = connection.getresponse()
+            wrong = any(answer.headers.get(name) != value for name, value in answers_with.items())
+            body = answer.read(_ANSWER_BYTES_MAX + 1)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            connection.close()
+        if wrong or answer.status != 200 or len(body) > _ANSWER_BYTES_MAX:
+            return None
+        return body.decode("utf-8", "replace").strip()
 
 
-async def _cloud(client: httpx.AsyncClient, cloud: str, url: str, found: Found) -> bool:
-    """Whether this is the cloud that the machine is in."""
-    await _ASK[cloud](client, url, found)
-    return "instance_type" in found
-
-
-async def _ec2(client: httpx.AsyncClient, base: str, found: Found) -> None:
-    token = await _text(client, "PUT", f"{base}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-    if token is None or not token.isascii() or not 1 <= len(token) <= 512 or any(c.isspace() for c in token):
+def _ec2(service: _Service, found: Found) -> None:
+    token = service.text("/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
+    if not token or len(token) > 512 or any(not "!" <= character <= "~" for character in token):
         return
 
-    async def read(path: str) -> str | None:
-        return await _text(client, "GET", f"{base}/latest/meta-data/{path}", {"X-aws-ec2-metadata-token": token})
+    def read(path: str) -> str | None:
+        return service.text(f"/latest/meta-data/{path}", {"X-aws-ec2-metadata-token": token})
 
-    async def zone() -> str | None:
-        return await read("placement/availability-zone-id") or await read("placement/availability-zone")
+    def instance_type() -> None:
+        text = read("instance-type")
+        _keep(found, "instance_type", text if text and "." in text else None)
 
-    await asyncio.gather(
-        _put(found, "instance_type", read("instance-type"), lambda text: text if "." in text else None),
-        _put(found, "region", read("placement/region")),
-        _put(found, "zone", zone()),
-        _put(found, "purchase", read("instance-life-cycle"), lambda text: _EC2_PURCHASE.get(text)),
-        _put(found, "instance_id", read("instance-id")),
+    _together(
+        instance_type,
+        lambda: _keep(found, "region", read("placement/region")),
+        lambda: _keep(found, "zone", read("placement/availability-zone-id") or read("placement/availability-zone")),
+        lambda: _keep(found, "purchase", _EC2_PURCHASE.get(read("instance-life-cycle") or "")),
+        lambda: _keep(found, "instance_id", read("instance-id")),
     )
 
 
-async def _gcp(client: httpx.AsyncClient, base: str, found: Found) -> None:
-    async def read(path: str) -> str | None:
-        headers = {"Metadata-Flavor": "Google"}
-        return await _text(client, "GET", f"{base}/computeMetadata/v1/instance/{path}", headers, answers_with=headers)
+def _gcp(service: _Service, found: Found) -> None:
+    flavour = {"Metadata-Flavor": "Google"}
 
-    async def purchase() -> str | None:
-        preemptible = await read("scheduling/preemptible")
-        if preemptible != "FALSE":
-            return "SPOT" if preemptible == "TRUE" else None
-        return await read("scheduling/provisioning-model") or "STANDARD"
+    def read(path: str) -> str:
+        return service.text(f"/computeMetadata/v1/instance/{path}", flavour, answers_with=flavour) or ""
 
-    async def place() -> None:
-        zone = _last(await read("zone") or "")
+    def purchase() -> None:
+        preemptible = read("scheduling/preemptible")
+        if preemptible == "TRUE":
+            _keep(found, "purchase", "spot")
+        elif preemptible == "FALSE":
+            _keep(found, "purchase", _GCP_MODEL.get(read("scheduling/provisioning-model") or "STANDARD"))
+
+    def place() -> None:
+        zone = _last(read("zone"))
         _keep(found, "zone", zone)
         _keep(found, "region", zone.rpartition("-")[0])
 
-    await asyncio.gather(
-        _put(found, "instance_type", read("machine-type"), _last),
-        place(),
-        _put(found, "purchase", purchase(), lambda text: _GCP_MODEL.get(text)),
-        _put(found, "instance_id", read("id")),
+    _together(
+        lambda: _keep(found, "instance_type", _last(read("machine-type"))),
+        place,
+        purchase,
+        lambda: _keep(found, "instance_id", read("id")),
     )
 
 
-async def _azure(client: httpx.AsyncClient, base: str, found: Found) -> None:
-    text = await _text(client, "GET", f"{base}/metadata/instance?api-version={_AZURE_VERSION}", {"Metadata": "true"})
+def _azure(service: _Service, found: Found) -> None:
+    text = service.text(f"/metadata/instance?api-version={_AZURE_VERSION}", {"Metadata": "true"})
     document = _json(text or "{}")
     compute = document.get("compute") if isinstance(document, dict) else None
     if not isinstance(compute, dict) or "vmSize" not in compute:
@@ -106,15 +148,18 @@ async def _azure(client: httpx.AsyncClient, base: str, found: Found) -> None:
         _keep(found, "purchase", _AZURE_PRIORITY.get(compute["priority"].lower()))
 
 
-_ASK: dict[str, Callable[[httpx.AsyncClient, str, Found], Awaitable[None]]] = {"aws": _ec2, "gcp": _gcp, "azure": _azure}
+_ASK: dict[str, Callable[[_Service, Found], None]] = {"aws": _ec2, "gcp": _gcp, "azure": _azure}
 
 
-async def _put(
-    found: Found, field: str, reading: Awaitable[str | None], translate: Callable[[str], str | None] = lambda text: text
-) -> None:
-    text = await reading
-    if text is not None:
-        _keep(found, field, translate(text))
+def _start(job: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=job, name="identity", daemon=True)
+    thread.start()
+    return thread
+
+
+def _together(*jobs: Callable[[], None]) -> None:
+    for thread in [_start(job) for job in jobs]:
+        thread.join()
 
 
 def _keep(found: Found, field: str, value: Any) -> None:
@@ -131,24 +176,3 @@ def _json(text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return None
-
-
-async def _text(
-    client: httpx.AsyncClient, method: str, url: str, headers: Mapping[str, str], answers_with: Mapping[str, str] = {}
-) -> str | None:
-    """The body of a 200 answer, without the space around it; None for anything else, or where nobody answers."""
-    try:
-        async with client.stream(method, url, headers=dict(headers)) as answer:
-            wrong = any(answer.headers.get(name) != value for name, value in answers_with.items())
-            return None if wrong or answer.status_code != 200 else await _body(answer)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
-        return None
-
-
-async def _body(answer: httpx.Response) -> str | None:
-    body = b""
-    async for part in answer.aiter_bytes():
-        body += part
-        if len(body) > _ANSWER_BYTES_MAX:
-            return None
-    return body.decode("utf-8", "replace").strip()

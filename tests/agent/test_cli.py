@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,18 +10,24 @@ import stat
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from agent import cli, config, security, state
+from agent.client import AgentClient, Unauthorized
 from agent.config import AgentConfig
 from agent.errors import ListenRefused
+from tests.support.imds import metadata_service
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = (["run"], ["init"], ["token"], ["token", "add"], ["token", "list"], ["token", "revoke"], ["doctor"], ["simulate"], ["unit"])
+COMMANDS = [
+    line.split()
+    for line in ("run", "init", "token", "token add", "token list", "token revoke", "doctor", "simulate", "unit")
+]
+HEAVY = {"msgspec", "asyncio", "httpx", "litestar", "psutil", "cryptography", "importlib.metadata", "ssl", "json"}
 
 
 @pytest.fixture
@@ -84,7 +91,7 @@ def test_help_imports_nothing_that_costs_time() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(ended.stderr.split())
-    assert not loaded & {"msgspec", "asyncio", "httpx", "litestar", "psutil", "cryptography", "importlib.metadata", "ssl", "json"}
+    assert not loaded & HEAVY
     assert {name for name in loaded if name.startswith("agent.")} == {"agent.cli", "agent.errors"}
 
 
@@ -306,7 +313,8 @@ def test_simulate_hands_over_what_was_typed(said: Said, monkeypatch: pytest.Monk
         return 0
 
     stand_in(monkeypatch, "agent.simulate", simulate=simulate)
-    assert said("simulate", "--nodes", "200", "--seed", "7", "--listen", "127.0.0.1:0", "--preset", "demo", "--history", "2h")[0] == 0
+    options = "--nodes 200 --seed 7 --listen 127.0.0.1:0 --preset demo --history 2h"
+    assert said("simulate", *options.split())[0] == 0
     assert called == [(200, 8, 7, "127.0.0.1:0", "demo", 7200)]
 
 
@@ -330,3 +338,41 @@ def test_systemd_accepts_the_unit(said: Said, tmp_path: Path) -> None:
     ended = subprocess.run([checker, "verify", str(unit)], capture_output=True, text=True, check=False)
     complaints = [line for line in ended.stderr.splitlines() if "rackrate-agent.service" in line]
     assert complaints == []
+
+
+# -- the whole of it
+
+
+@pytest.fixture
+def running(home: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of an agent on a made-up machine in EC2, after `init`."""
+    said("init", "--name", "gpu-01", "--host", "127.0.0.1")
+    with metadata_service("ec2") as service:
+        environ = {**os.environ, "RACKRATE_METADATA": "", "RACKRATE_EC2_METADATA_URL": service.url}
+        command = [sys.executable, "-m", "agent.cli", "run", "--listen", "127.0.0.1:0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environ) as process:
+            try:
+                assert process.stdout is not None
+                yield process.stdout.readline().removeprefix("listening on ").strip()
+            finally:
+                process.terminate()
+            assert process.wait(30) == 0
+
+
+async def test_an_initialised_agent_serves_over_tls_and_obeys_its_tokens(running: str, home: Path, said: Said) -> None:
+    token = said("token", "add", "laptop")[1].strip()
+    client = AgentClient(running, token, fingerprint=security.fingerprint(home / "agent/tls.crt"), timeout_seconds=30)
+    try:
+        for _ in range(100):
+            info = await client.node()
+            if info.instance_type is not None:
+                break
+            await asyncio.sleep(0.1)
+        said("token", "revoke", "laptop")
+        with pytest.raises(Unauthorized):
+            await client.node()
+    finally:
+        await client.aclose()
+    assert running.startswith("https://127.0.0.1:")
+    assert (info.node, info.cloud, info.zone, info.purchase) == ("gpu-01", "aws", "use1-az1", "spot")
+    assert info.identity_sources["instance_type"] == "ec2 metadata"

@@ -267,7 +267,7 @@ def test_only_services_that_may_be_there_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: str, asked: list[str]
 ) -> None:
     called: list[str] = []
-    monkeypatch.setattr(identity, "_ask", lambda endpoints, seconds: called.extend(endpoints) or {})
+    monkeypatch.setattr(identity, "ask_all", lambda endpoints, seconds: called.extend(endpoints) or {})
     resolve(NodeConfig(), environ=NOTHING, root=firmware(tmp_path, sys_vendor=vendor))
     assert called == asked
 
