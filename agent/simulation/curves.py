@@ -53,10 +53,10 @@ def _training(rng: random.Random, high: float, wobble: float, epochs: int = 4) -
 
 
 def _notebook(rng: random.Random) -> list[float]:
-    """Hours of thought between short bursts of work."""
+    """Thought, lunch and meetings between short bursts of work."""
     levels: list[float] = []
-    while len(levels) < 720:
-        levels += [0.0] * rng.randint(20, 120)
+    while len(levels) < 1800:
+        levels += [0.0] * (rng.randint(15, 60) if rng.random() < 0.65 else rng.randint(120, 480))
         levels += [rng.uniform(0.25, 0.95)] * rng.randint(2, 14)
     return levels
 

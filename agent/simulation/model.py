@@ -1,6 +1,6 @@
 """The readings of one simulated node at any moment: GPUs, processes, host, inventory.
 
-Invariant: `gpus_at` and `host_at` are pure functions of (plan, seed, time); asking in another order, in another
+Invariant: `gpus_at` and `host_at` are pure functions of (plan, seed, watched since, time); asking in another order, in another
 process or after a restart gives the same answer. Energy is the exact integral of power without its flicker.
 """
 
@@ -21,7 +21,7 @@ from agent.simulation.people import DAY, HOUR, WEEK
 from agent.simulation.schedule import Job, Lane, draw_week
 
 NO_GPU_REASON = "This simulated node has no GPU."
-LOST_REASON = "GPU is lost: it fell off the bus (XID 79). Drain the node and reboot it; if it comes back, check its power and seating."
+LOST_REASON = "The GPU fell off the bus (XID 79); drain the node and reboot it, and check power and seating if it stays away."
 THERMAL_SECONDS = 60.0
 """Temperature follows the mean power of about the last minute."""
 NAMESPACE = uuid.UUID("6f2b5c1e-0a53-5c0e-9d0e-7d1f54b6a3c1")
@@ -65,10 +65,14 @@ class _Slot(msgspec.Struct, frozen=True):
 
 
 class NodeModel:
-    """One node. `seed` and the plan's name give it its jobs, its boards' tolerances and its weekly reboot."""
+    """One node. `seed` and the plan's name give it its jobs, its boards' tolerances and its weekly reboot.
 
-    def __init__(self, plan: NodePlan, seed: int) -> None:
+    XIDs from before `watched_since` (seconds since the epoch) are not told: an agent counts those it saw.
+    """
+
+    def __init__(self, plan: NodePlan, seed: int, *, watched_since: float = 0.0) -> None:
         self.plan = plan
+        self._watched_since = watched_since
         self.board: Board | None = BOARDS[plan.board] if plan.board else None
         self._seed = seed
         rng = random.Random(f"node/{seed}/{plan.name}")
@@ -205,13 +209,15 @@ class NodeModel:
             ecc_uncorrected_total=0,
             mig_enabled=False if board.mig_capable else None,
             processes=tuple(processes),
-            **_xids(lane, slot.index, seconds),
+            **_xids(lane, slot.index, self._watched_since, seconds),
         )
 
     def _lost(self, slot: _Slot, fault: faults.Lost) -> wire.Gpu:
+        seen = fault.since >= self._watched_since
         return wire.Gpu(
             index=slot.index, uuid=slot.uuid, model=self.board and self.board.model, state="lost", reason=LOST_REASON,
-            xid_counts={"79": 1}, xid_last=79, xid_last_at=datetime.fromtimestamp(fault.since, UTC),
+            xid_counts={"79": 1} if seen else {}, xid_last=79 if seen else None,
+            xid_last_at=datetime.fromtimestamp(fault.since, UTC) if seen else None,
         )
 
     # -- host -----------------------------------------------------------------------------------------------------
@@ -314,14 +320,14 @@ def _throttle_reasons(board: Board, busy: bool, throttled: bool) -> tuple[str, .
     return NO_REASONS if busy else IDLE_REASONS
 
 
-def _xids(lane: Lane | None, index: int, seconds: float) -> dict[str, object]:
-    """Errors that jobs left behind on the first GPU of their lane since the node booted."""
+def _xids(lane: Lane | None, index: int, since: float, seconds: float) -> dict[str, object]:
+    """Errors that jobs left behind on the first GPU of their lane after `since`, and after the node booted."""
     if lane is None or index != lane.gpus[0]:
         return {}
     counts: dict[str, int] = {}
     last: Job | None = None
     for job in lane.jobs[: lane.begun(seconds)]:
-        if job.xid is not None and job.ended <= seconds:
+        if job.xid is not None and since <= job.ended <= seconds:
             counts[str(job.xid)] = counts.get(str(job.xid), 0) + 1
             last = job
     if last is None:

@@ -1,0 +1,331 @@
+"""`rackrate-agent simulate`: a whole fleet in one process, each node a real agent under its own URL prefix.
+
+Invariant: only the sensors are made up. Meter, alerts, history, HTTP and streams are the ones that real nodes run,
+and a node's readings depend on (plan, seed, time) alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent import state, wire
+from agent.alerts import AlertEngine, Thresholds
+from agent.config import split_listen
+from agent.errors import ConfigurationError
+from agent.history import HistoryRing
+from agent.listener import Listener, bind
+from agent.meter import Meter
+from agent.private_files import create_once, read_private
+from agent.runtime import NodeAgent
+from agent.security import ensure_token, new_token
+from agent.server import create_app
+from agent.simulation.demo import plan_demo
+from agent.simulation.fleet import plan_fleet
+from agent.simulation.model import NO_GPU_REASON, NodeModel, NodePlan
+from agent.simulation.outage import Outages
+from agent.simulation.people import PROJECTS
+
+BACKFILL_STEP_MS = 60_000
+ROW_SECONDS = 60.0
+"""Usage rows of a simulated day are this long at most."""
+RECENT_MS = 3_600_000
+"""The last hour of a backfill is given to alerts (enough for every hold time) and plots step by step."""
+PLOT_EVERY, ALERT_EVERY = 3, 15
+"""Before that they get every so many steps: what nobody looks at closely need not delay the start."""
+SMALL_FLEET = 64
+"""Up to here each node keeps a day of history; a larger one keeps minutes, or memory would run to gigabytes."""
+TICK_SLICES = 20
+
+
+class SimulatedNode:
+    """One node: its model, and the agent that reports what the model says."""
+
+    def __init__(self, model: NodeModel, agent: NodeAgent, meter: Meter, alerts: AlertEngine, history: HistoryRing) -> None:
+        self.model = model
+        self.agent = agent
+        self.meter = meter
+        self._alerts = alerts
+        self._history = history
+        self._sequence = 0
+        self._boot = model.boot_seconds(time.time())
+
+    @property
+    def name(self) -> str:
+        return self.model.plan.name
+
+    def sample(self, at_ms: int, sequence: int = 0, *, host: bool = True) -> wire.Sample:
+        """The node's readings at `at_ms` (UTC milliseconds); `host` False leaves the machine out."""
+        taken_at = datetime.fromtimestamp(at_ms / 1000, UTC)
+        return wire.Sample(
+            node=self.name, sequence=sequence, taken_at=taken_at, host=self.model.host_at(at_ms) if host else None,
+            gpus=self.model.gpus_at(at_ms), gpu_reason=None if self.model.board else NO_GPU_REASON,
+            sensors=(wire.SensorReport(name="simulated", ok=True, taken_at=taken_at),),
+        )
+
+    def step(self, at_ms: int) -> None:
+        """One live second: read, meter, alert, publish."""
+        self._sequence += 1
+        self.agent.step(self.sample(at_ms, self._sequence))
+        boot = self.model.boot_seconds(at_ms / 1000)
+        if boot != self._boot:
+            self._boot = boot
+            fresh = self.model.node_info(datetime.fromtimestamp(at_ms / 1000, UTC), self.agent.info.agent_version)
+            self.agent.set_info(fresh)
+
+    def backfill(self, start_ms: int, end_ms: int, step_ms: int) -> None:
+        """Samples of the past into meter and history, and the last hour of them into the alerts."""
+        info = self.agent.info
+        for turn, at_ms in enumerate(range(start_ms, end_ms, step_ms)):
+            recent = at_ms >= end_ms - RECENT_MS
+            drawn, judged = recent or turn % PLOT_EVERY == 0, recent or turn % ALERT_EVERY == 0
+            sample = self.sample(at_ms, host=drawn)
+            self.meter.observe(sample, info, at_ms=at_ms)
+            if drawn:
+                self._history.add(sample)
+            if judged:
+                self._alerts.evaluate(sample, sample.taken_at)
+
+    @property
+    def has_record(self) -> bool:
+        """Whether usage was recorded before (a state directory that is used again)."""
+        return self.meter.usage(0, 1).last_sequence > 0
+
+
+def backfill(nodes: Sequence[SimulatedNode], start_ms: int, end_ms: int, step_ms: int = BACKFILL_STEP_MS) -> None:
+    """Gives each node a past from `start_ms` (inclusive) to `end_ms` (exclusive), UTC milliseconds, a sample a step.
+
+    A node that already has a record keeps it: time in which its agent did not run stays `down`.
+    """
+    for node in nodes:
+        if not node.has_record:
+            node.backfill(start_ms, end_ms, step_ms)
+
+
+def build_nodes(
+    plans: Sequence[NodePlan], seed: int, token: str | None, *,
+    state_dir: Path | None = None, row_seconds: float = ROW_SECONDS, started_at: datetime | None = None,
+) -> list[SimulatedNode]:
+    """An agent for each plan, since `started_at` (default: now).
+
+    Meters live in memory, or in `state_dir`/NAME/usage.db; the caller closes them.
+    """
+    started_at = started_at or datetime.now(UTC)
+    nodes: list[SimulatedNode] = []
+    try:
+        for plan in plans:
+            nodes.append(_build_node(plan, seed, token, started_at, state_dir, row_seconds, len(plans)))
+    except BaseException:
+        close_nodes(nodes)
+        raise
+    return nodes
+
+
+def _build_node(
+    plan: NodePlan, seed: int, token: str | None, started_at: datetime, state_dir: Path | None, row_seconds: float, fleet: int
+) -> SimulatedNode:
+    model = NodeModel(plan, seed, watched_since=started_at.timestamp())
+    path = ":memory:" if state_dir is None else state.prepare(state_dir / plan.name) / "usage.db"
+    meter = Meter.open(path, plan.name, row_seconds=row_seconds, durable=state_dir is not None, projects=PROJECTS)
+    alerts = AlertEngine(plan.name, Thresholds(), plan.usd_per_hour)
+    history = HistoryRing(plan.name) if fleet <= SMALL_FLEET else HistoryRing(plan.name, fine_seconds=300, coarse_hours=0)
+    agent = NodeAgent(model.node_info(started_at, _version()), meter, alerts, history, token)
+    return SimulatedNode(model, agent, meter, alerts, history)
+
+
+def close_nodes(nodes: Sequence[SimulatedNode]) -> None:
+    for node in nodes:
+        node.agent.close_streams()
+        node.meter.close()
+
+
+def _version() -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rackrate")
+    except PackageNotFoundError:
+        return None
+
+
+def simulate(
+    nodes: int = 12,
+    gpus: int = 8,
+    seed: int = 1,
+    listen: str = "127.0.0.1:0",
+    *,
+    preset: str | None = None,
+    history_seconds: float = 0,
+    state_dir: Path | None = None,
+    token_file: Path | None = None,
+    die_with_parent: bool = False,
+) -> int:
+    """Runs a fleet until SIGTERM, SIGINT or SIGHUP; prints one node URL a line on stdout once it serves. Returns 0.
+
+    `preset` "demo": the twelve nodes of the demo (`nodes` and `gpus` are not used). `history_seconds` of usage are there
+    from the start. Raises AgentFault (ConfigurationError, ListenRefused, StateDirectoryError).
+    """
+    parent = os.getppid() if die_with_parent else None
+    with contextlib.suppress(_EndAsked), _signals_before_the_loop():
+        _run(_plans(preset, nodes, gpus, seed), seed, listen, history_seconds, state_dir, token_file, parent)
+    return 0
+
+
+def _run(
+    plans: Sequence[NodePlan], seed: int, listen: str, history_seconds: float,
+    state_dir: Path | None, token_file: Path | None, parent: int | None,
+) -> None:
+    with contextlib.ExitStack() as stack:
+        bound = stack.enter_context(_bind(listen))
+        if state_dir is not None:
+            stack.enter_context(state.claim(state_dir))
+        token = _token(stack, state_dir, token_file)
+        now_ms = time.time_ns() // 1_000_000
+        start_ms = now_ms - int(history_seconds * 1000)
+        fleet = build_nodes(plans, seed, token, state_dir=state_dir, started_at=datetime.fromtimestamp(start_ms / 1000, UTC))
+        stack.callback(close_nodes, fleet)
+        backfill(fleet, start_ms, now_ms)
+        asyncio.run(_serve(fleet, bound, parent))
+
+
+class _EndAsked(BaseException):
+    """A signal came before the event loop ran: the folders and files made so far are still put away."""
+
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """Those that nobody told us to ignore (nohup)."""
+    return [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+@contextlib.contextmanager
+def _signals_before_the_loop() -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise _EndAsked
+
+    numbers = _ending_signals() if threading.current_thread() is threading.main_thread() else []
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _plans(preset: str | None, nodes: int, gpus: int, seed: int) -> list[NodePlan]:
+    match preset:
+        case None:
+            return plan_fleet(nodes, gpus, seed, time.time())
+        case "demo":
+            return plan_demo(time.time())
+        case _:
+            raise ConfigurationError(f"--preset: there is no simulated fleet {preset!r}; the only one is demo")
+
+
+def _bind(listen: str) -> socket.socket:
+    host, port = split_listen(listen, "--listen")
+    return bind(host, port)
+
+
+def _token(stack: contextlib.ExitStack, state_dir: Path | None, token_file: Path | None) -> str:
+    """One token for all nodes: from `token_file`, from the state directory, or a fresh one in a folder that goes away."""
+    if token_file is None and state_dir is None:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rackrate-simulate-"))
+        token_file = Path(folder) / "token"
+    if token_file is None:
+        assert state_dir is not None
+        token, path = ensure_token(state_dir), state_dir / "token"
+    else:
+        token, path = _token_in(token_file), token_file
+    print(f"token file: {path}", file=sys.stderr, flush=True)
+    return token
+
+
+def _token_in(path: Path) -> str:
+    if not os.path.lexists(path):
+        create_once(path, new_token().encode() + b"\n")
+    token = read_private(path, "token").decode("ascii", "replace").strip()
+    if not token:
+        raise ConfigurationError(f"the token file {path} is empty; remove it, and a new token is written there")
+    return token
+
+
+# -- one event loop for all -------------------------------------------------------------------------------------------
+
+
+async def _serve(nodes: Sequence[SimulatedNode], bound: socket.socket, parent: int | None) -> None:
+    stop = asyncio.Event()
+    for number in _ending_signals():
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _allow_many_connections(len(nodes))
+    for node in nodes:
+        node.step(time.time_ns() // 1_000_000)
+    outages = Outages(create_app({node.name: node.agent for node in nodes}), {node.name: node.model.plan.faults for node in nodes})
+    listener = Listener(outages, bound)
+    await listener.start()
+    _settle_memory()
+    tasks = [asyncio.create_task(tick(nodes)), asyncio.create_task(stop.wait())]
+    if parent is not None:
+        tasks.append(asyncio.create_task(_watch_parent(parent)))
+    print("\n".join(f"{listener.url}/nodes/{node.name}/" for node in nodes), flush=True)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        outages.release()
+        for node in nodes:
+            node.agent.close_streams()
+        await listener.close()
+
+
+async def tick(nodes: Sequence[SimulatedNode]) -> None:
+    """Every node once a second for ever, in slices over the second: no burst that would delay the streams of others."""
+    loop = asyncio.get_running_loop()
+    slices = max(1, min(TICK_SLICES, len(nodes)))
+    turn, begun = 0, loop.time()
+    while True:
+        for node in nodes[turn % slices :: slices]:
+            node.step(time.time_ns() // 1_000_000)
+        turn += 1
+        behind = loop.time() - (begun + turn / slices)
+        if behind > 1.0:  # the machine slept or is too slow: leave out what is past
+            begun += behind
+        await asyncio.sleep(max(0.0, -behind))
+
+
+async def _watch_parent(parent: int) -> None:
+    """Returns when the process that started this one is gone."""
+    while os.getppid() == parent:
+        await asyncio.sleep(0.25)
+
+
+def _allow_many_connections(nodes: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = nodes * 4 + 256
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def _settle_memory() -> None:
+    """What exists now stays: the collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
