@@ -76,11 +76,12 @@ def say_totals(totals: object, *, stdout: bool = False) -> None:
     from tui.fleet import Totals
 
     assert isinstance(totals, Totals)
-    unpriced = f" ({totals.unpriced} without a price)" if totals.unpriced else ""
+    money = f"{fmt.usd(totals.usd_per_hour)}/h, idle {fmt.usd(totals.idle_usd_per_hour)}/h"
+    if totals.unpriced:
+        money = "cost not known" if totals.unpriced == totals.nodes else f"{money} ({totals.unpriced} without a price)"
     line = (
         f"{totals.nodes} nodes: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
-        f"{totals.gpus_held} of {totals.gpus} GPUs held; {fmt.usd(totals.usd_per_hour)}/h{unpriced}, "
-        f"idle {fmt.usd(totals.idle_usd_per_hour)}/h"
+        f"{totals.gpus_held} of {totals.gpus} GPUs held; {money}"
     )
     print(line) if stdout else say(line)
 
