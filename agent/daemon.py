@@ -106,11 +106,11 @@ def _hosts(config: AgentConfig) -> tuple[str, ...]:
 
 
 def _announce(state_dir: Path, url: str) -> None:
-    print(f"listening on {url}", flush=True)
     try:
         write_private(state_dir / ANNOUNCEMENT, msgspec.json.encode(Announcement(url, os.getpid())) + b"\n")
     except AgentFault as fault:
         _say(str(fault))
+    print(f"listening on {url}", flush=True)
     gc.collect()
     gc.freeze()
 

@@ -65,7 +65,7 @@ class HistoryRing:
     def history(self, seconds: float) -> wire.History:
         """The last `seconds` before the newest sample: at one second a point as far as that reaches, else coarse."""
         if seconds <= self._fine.capacity or self._coarse is None:
-            return self._render(self._fine, seconds, 1.0, self._fine.newest)
+            return self._render(self._fine, seconds - 0.5, 1.0, self._fine.newest)  # half a point of tolerance for jitter
         newest = self._fine.newest
         unfinished = None if self._mean.start is None else (self._mean.start, self._mean.row())
         return self._render(self._coarse, seconds, float(self._step), newest, unfinished)

@@ -35,7 +35,7 @@ def bind(host: str, port: int, *, tls: bool = False) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
         bound.bind((host, port))
         bound.listen(_BACKLOG)
     except OSError as error:

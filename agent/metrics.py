@@ -197,7 +197,7 @@ def _states(gpus: _Labelled) -> Metric:
 
 def _throttling(gpus: _Labelled) -> Metric:
     family = GaugeMetricFamily(
-        "rackrate_gpu_throttled", "1 for each reason that holds the clocks down now.", labels=(*_GPU_LABELS, "reason")
+        "rackrate_gpu_throttle_reason", "1 for each reason that holds the clocks down now.", labels=(*_GPU_LABELS, "reason")
     )
     for labels, gpu in gpus:
         if gpu.throttle_reasons is None:

@@ -64,8 +64,9 @@ def test_a_fine_ring_keeps_fifteen_minutes_and_no_more() -> None:
 def test_only_the_seconds_asked_for_come_back() -> None:
     ring = HistoryRing()
     for second in range(100):
-        ring.add(sample(second, gpu()))
+        ring.add(sample(second - 0.01 * (second % 2), gpu()))
     assert len(ring.history(10).gpus["GPU-1"]) == 10
+    assert len(ring.history(2).gpus["GPU-1"]) == 2
 
 
 def test_a_longer_past_is_the_mean_of_each_minute() -> None:

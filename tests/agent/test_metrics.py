@@ -86,8 +86,8 @@ def test_readings_appear_under_their_units() -> None:
     assert value(series, "rackrate_gpu_info", model="NVIDIA T4", driver_version="550.54", **labels) == 1
     assert value(series, "rackrate_gpu_state", state="ok", **labels) == 1
     assert value(series, "rackrate_gpu_state", state="lost", **labels) == 0
-    assert value(series, "rackrate_gpu_throttled", reason="sw_power_cap", **labels) == 1
-    assert value(series, "rackrate_gpu_throttled", reason="hw_slowdown", **labels) == 0
+    assert value(series, "rackrate_gpu_throttle_reason", reason="sw_power_cap", **labels) == 1
+    assert value(series, "rackrate_gpu_throttle_reason", reason="hw_slowdown", **labels) == 0
     assert value(series, "rackrate_host_cpu_utilization_ratio", node="n1") == 0.25
     assert value(series, "rackrate_host_filesystem_available_bytes", mount="/") == 5
     assert value(series, "rackrate_sensor_success", sensor="nvml") == 1
@@ -111,7 +111,7 @@ def test_what_is_not_known_is_absent() -> None:
     series = series_of(busy_agent())
     assert value(series, "rackrate_gpu_power_watts", gpu="1") is None
     assert value(series, "rackrate_gpu_fan_ratio") is None
-    assert value(series, "rackrate_gpu_throttled", gpu="1") is None
+    assert value(series, "rackrate_gpu_throttle_reason", gpu="1") is None
     assert value(series, "rackrate_gpu_processes", gpu="1") is None
     assert value(series, "rackrate_sensor_duration_seconds", sensor="host") is None
     assert value(series, "rackrate_gpu_field_supported", gpu="0", field="fan_ratio") == 0
