@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from pricing import ledger_schema
 from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
-from pricing.ledger_dictionary import Dictionary
+from pricing.ledger_check import check
+from pricing.ledger_dictionary import Dictionary, taken_elsewhere
 from pricing.ledger_faults import is_busy, translated
 from pricing.ledger_merge import HOUR_MS, STORED_COLUMNS, Ids, LedgerRow, Merger
 from pricing.usage import WHOLE_SHARE, Placed, Usage
@@ -106,13 +107,13 @@ class Ledger:
                 raise
 
     def cursor(self, node: str, meter: str) -> int:
-        """The newest sequence that was taken from this meter; 0 if none."""
+        """The newest sequence that was taken from this meter; 0 if none. A renamed node goes on where it was."""
         with self.reading() as connection:
             row = connection.execute(
                 "SELECT cursor FROM meters JOIN nodes ON nodes.id = node_id WHERE nodes.name = ? AND meters.name = ?",
                 (node, meter),
             ).fetchone()
-        return row[0] if row else 0
+            return row[0] if row else taken_elsewhere(connection, meter)
 
     def newest_meter(self, node: str) -> tuple[str, int] | None:
         """(meter, cursor) that this node was last seen with."""
@@ -133,6 +134,11 @@ class Ledger:
                     " FROM gaps JOIN meters ON meters.id = meter_id JOIN nodes ON nodes.id = node_id ORDER BY gaps.id"
                 )
             ]
+
+    def check(self) -> list[str]:
+        """One sentence per fault; empty when every agent row is here once and each GPU's time is tiled."""
+        with self.reading() as connection:
+            return check(connection)
 
     def take(
         self,

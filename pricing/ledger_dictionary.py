@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
+from decimal import Decimal
 
-from pricing.usage import ENERGY_SOURCES, KINDS, Owned, Placed, Usage
 from pricing.ledger_merge import Ids
+from pricing.usage import ENERGY_SOURCES, KINDS, Owned, Placed, Usage
 
 
 class Dictionary:
@@ -24,11 +25,16 @@ class Dictionary:
         return self._id("nodes", "name", name)
 
     def meter(self, node_id: int, name: str) -> tuple[int, int, int | None]:
-        """(id, cursor, end of the newest row in ms)."""
-        self._connection.execute("INSERT OR IGNORE INTO meters (node_id, name) VALUES (?, ?)", (node_id, name))
-        return self._connection.execute(
-            "SELECT id, cursor, ends_ms FROM meters WHERE node_id = ? AND name = ?", (node_id, name)
-        ).fetchone()
+        """(id, cursor, end of the newest row in ms). A record that is new under this name begins at its `base`."""
+        find = "SELECT id, cursor, ends_ms FROM meters WHERE node_id = ? AND name = ?"
+        found = self._connection.execute(find, (node_id, name)).fetchone()
+        if found is None:
+            base = taken_elsewhere(self._connection, name)
+            self._connection.execute(
+                "INSERT INTO meters (node_id, name, base, cursor) VALUES (?, ?, ?, ?)", (node_id, name, base, base)
+            )
+            found = self._connection.execute(find, (node_id, name)).fetchone()
+        return found
 
     def ids(self, row: Usage, placement_id: int) -> Ids:
         """Raises ValueError for a kind or an energy source that this version does not know."""
@@ -71,6 +77,11 @@ class Dictionary:
         return found
 
 
+def taken_elsewhere(connection: sqlite3.Connection, meter: str) -> int:
+    """How far this record was taken under another node's name: a renamed node goes on, it does not begin again."""
+    return connection.execute("SELECT COALESCE(MAX(cursor), 0) FROM meters WHERE name = ?", (meter,)).fetchone()[0]
+
+
 def _placement_record(placed: Placed) -> tuple[object, ...]:
     owned = placed.on_premises
     facts = None if owned is None else json.dumps([None if part is None else str(part) for part in owned])
@@ -89,8 +100,6 @@ def read_placements(connection: sqlite3.Connection) -> dict[int, Placed]:
 
 
 def _owned(text: str | None) -> Owned | None:
-    from decimal import Decimal
-
     if text is None:
         return None
     return Owned(*(None if part is None else Decimal(part) for part in json.loads(text)))

@@ -1,0 +1,125 @@
+"""Whether a ledger is whole: every agent row once, and the time of each GPU tiled without overlap or hole.
+
+Invariant: only reads; an empty list of sentences means that all of it was looked at and all of it is right.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from pricing.usage import WHOLE_SHARE
+
+
+def check(connection: sqlite3.Connection) -> list[str]:
+    """One sentence per fault, at most twenty of a kind. Reads the whole ledger: about a second per million rows."""
+    faults = [f"SQLite finds damage: {text}" for (text,) in connection.execute("PRAGMA integrity_check(20)") if text != "ok"]
+    return faults or [*_counts(connection), *_sums(connection), *_Tiling(connection).faults()]
+
+
+def _counts(connection: sqlite3.Connection) -> Iterator[str]:
+    for node, meter, due, missing, rows in connection.execute(
+        "SELECT nodes.name, meters.name, cursor - base,"
+        " (SELECT COALESCE(SUM(to_sequence - from_sequence + 1), 0) FROM gaps WHERE meter_id = meters.id),"
+        " (SELECT COALESCE(SUM(rows), 0) FROM usage WHERE meter_id = meters.id)"
+        " FROM meters JOIN nodes ON nodes.id = node_id"
+    ):
+        if rows != due - missing:
+            yield f"node {node}, meter {meter}: {due - missing} agent rows were taken, but {rows} are here"
+
+
+def _sums(connection: sqlite3.Connection) -> Iterator[str]:
+    rows = (
+        "SELECT hour, placement_id, kind, holder_id, SUM((ends_ms - starts_ms) * share), SUM(busy),"
+        " SUM(measured_ms * share), SUM(energy_mj) FROM usage GROUP BY hour, placement_id, kind, holder_id"
+    )
+    differing = connection.execute(f"SELECT COUNT(*) FROM (SELECT * FROM hours EXCEPT {rows})").fetchone()[0]
+    absent = connection.execute(f"SELECT COUNT(*) FROM ({rows} EXCEPT SELECT * FROM hours)").fetchone()[0]
+    if differing or absent:
+        yield f"the sums per hour are not those of the rows in {max(differing, absent)} places"
+
+
+class _Row(NamedTuple):
+    node: int
+    gpu: int
+    meter: int
+    starts_ms: int
+    ends_ms: int
+    share: int
+
+
+class _Tiling:
+    """Walks the rows hour by hour; remembers per meter and GPU how far its time is covered."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._covered: dict[tuple[int, int], int] = {}
+        self._until: dict[tuple[int, int], int] = {}
+        self._unfinished, self._gappy = self._exceptions()
+
+    def _exceptions(self) -> tuple[set[int], set[int]]:
+        """Meters whose newest rows are still to come, and meters with a gap that explains a hole in time."""
+        unfinished = self._connection.execute("SELECT id FROM meters WHERE agent_last IS NULL OR cursor < agent_last")
+        gappy = self._connection.execute("SELECT DISTINCT meter_id FROM gaps")
+        return {id for (id,) in unfinished}, {id for (id,) in gappy}
+
+    def faults(self) -> list[str]:
+        """At most twenty sentences."""
+        self._ends = {
+            (meter, gpu): end
+            for meter, gpu, end in self._connection.execute(
+                "SELECT meter_id, gpu_id, MAX(ends_ms) FROM usage GROUP BY meter_id, gpu_id"
+            )
+        }
+        rows = map(
+            _Row._make,
+            self._connection.execute(
+                "SELECT node_id, gpu_id, meter_id, starts_ms, ends_ms, share FROM usage ORDER BY hour, node_id"
+            ),
+        )
+        found: list[str] = []
+        for _, same in groupby(rows, key=lambda row: row.node):
+            found += self._node_hour(sorted(same, key=lambda row: (row.gpu, row.starts_ms)))
+            if len(found) >= 20:
+                break
+        return found[:20]
+
+    def _node_hour(self, rows: Iterable[_Row]) -> Iterator[str]:
+        for _, same in groupby(rows, key=lambda row: row.gpu):
+            yield from self._gpu_hour(list(same))
+
+    def _gpu_hour(self, rows: list[_Row]) -> Iterator[str]:
+        """One GPU in one hour: at every moment between two edges the shares sum to one whole."""
+        edges = sorted({edge for row in rows for edge in row[3:5]})
+        if len(edges) == len(rows) + 1 and all(row.share == WHOLE_SHARE for row in rows):
+            for row in rows:
+                yield from self._piece(rows[0], row.starts_ms, row.ends_ms, [row])
+            return
+        for start, end in zip(edges, edges[1:], strict=False):
+            yield from self._piece(
+                rows[0], start, end, [row for row in rows if row.starts_ms < end and row.ends_ms > start]
+            )
+
+    def _piece(self, any_row: _Row, start: int, end: int, rows: list[_Row]) -> Iterator[str]:
+        if not rows:
+            return
+        gpu = (any_row.node, any_row.gpu)
+        if start < self._until.get(gpu, start):
+            yield f"{self._name(any_row)} overlaps itself at {start} ms"
+        self._until[gpu] = end
+        share = sum(row.share for row in rows)
+        for meter in {row.meter for row in rows}:
+            key = (meter, any_row.gpu)
+            if self._covered.get(key, start) != start and meter not in self._gappy:
+                yield f"{self._name(any_row)} has a hole from {self._covered[key]} to {start} ms"
+            self._covered[key] = end
+            tail = meter in self._unfinished and end == self._ends[key]
+            if share > WHOLE_SHARE or (share < WHOLE_SHARE and not tail):
+                yield f"{self._name(any_row)} has shares of {share} millionths from {start} to {end} ms"
+
+    def _name(self, row: _Row) -> str:
+        node = self._connection.execute("SELECT name FROM nodes WHERE id = ?", (row.node,)).fetchone()[0]
+        gpu = self._connection.execute("SELECT uuid FROM gpus WHERE id = ?", (row.gpu,)).fetchone()[0]
+        return f"node {node}, {gpu or 'host'}:"

@@ -1,0 +1,37 @@
+"""A report as CSV: UTF-8, a header, one line per row, `.` decimals, no totals line (a reader would add it up twice).
+
+Invariant: a text cell never starts a formula in a spreadsheet. One that begins with = + - @, a tab or a carriage return
+gets an apostrophe in front, which spreadsheets take as "this is text"; the JSON format keeps the text as it was.
+What is not known is an empty cell.
+"""
+
+from __future__ import annotations
+
+import csv
+from typing import TextIO
+
+from pricing.report import Report
+from pricing.reports.table import Cell, table
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write(report: Report, stream: TextIO) -> None:
+    """Writes the rows of `report`."""
+    shown = table(report)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([_text(name) for name in shown.columns])
+    writer.writerows([_cell(row[name]) for name in shown.columns] for row in shown.rows)
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return _text(cell) if isinstance(cell, str) else f"{cell:f}"
+
+
+def _text(text: str) -> str:
+    clean = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return f"'{clean}" if clean.startswith(_FORMULA) else clean
