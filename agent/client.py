@@ -36,6 +36,7 @@ from agent.client_errors import (
     place,
     reason,
 )
+from agent.transport import CONNECTIONS, KEEPALIVE_SECONDS, PlainTransport
 
 __all__ = [
     "AgentClient",
@@ -84,8 +85,8 @@ class AgentClient:
 
     `fingerprint` (`sha256:...` of the certificate) pins a TLS node: no authority is asked, the name is not checked.
     `client`: an httpx client to use instead of an own one; it is not closed here. `token_file` is only named in errors.
-    Each client has connections of its own (a pool shared by 1,000 nodes searches through all of them), but all plain-http
-    ones share one TLS context, which costs more than the rest. Errors: `ClientError`, from every method.
+    Each client has a small pool of its own (one shared by 1,000 nodes is searched from end to end for each request) and
+    no TLS context unless it needs one. Errors: `ClientError`, from every method.
     """
 
     def __init__(
@@ -183,16 +184,16 @@ class AgentClient:
     async def _own_client(self) -> httpx.AsyncClient:
         async with self._opening:
             if self._client is None:
-                context = await self._tls_context()
-                self._client = httpx.AsyncClient(
-                    transport=httpx.AsyncHTTPTransport(verify=context, limits=httpx.Limits(max_connections=4)),
-                    trust_env=False,
-                )
+                self._client = httpx.AsyncClient(transport=await self._transport(), trust_env=False)
             return self._client
 
-    async def _tls_context(self) -> ssl.SSLContext:
+    async def _transport(self) -> httpx.AsyncBaseTransport:
         if not self.url.startswith("https:"):
-            return _unused_context()
+            return PlainTransport()
+        limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_SECONDS)
+        return httpx.AsyncHTTPTransport(verify=await self._tls_context(), limits=limits)
+
+    async def _tls_context(self) -> ssl.SSLContext:
         if self._fingerprint is None:
             return _public_context()
         parts = urlsplit(self.url)
@@ -318,12 +319,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.rstrip(".").lower() == "localhost"
-
-
-@cache
-def _unused_context() -> ssl.SSLContext:
-    """httpx wants a context even for plain http; this one trusts nobody."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @cache

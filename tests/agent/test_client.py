@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -357,17 +358,34 @@ async def test_a_client_that_was_lent_stays_open() -> None:
     await lent.aclose()
 
 
-async def test_plain_http_clients_share_one_tls_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-    original = httpx.AsyncHTTPTransport
+async def test_plain_http_makes_no_tls_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a TLS context was made")
 
-    def counted(**options: object) -> httpx.AsyncHTTPTransport:
-        made.append(options["verify"])
-        return original(**options)  # type: ignore[arg-type]
+    monkeypatch.setattr(ssl.SSLContext, "__new__", refuse)
+    async with serving(node_agent()) as url, AgentClient(url, TOKEN) as client:
+        assert (await client.node()).node == "n1"
 
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", counted)
-    async with serving(node_agent()) as url:
-        for _ in range(3):
-            async with AgentClient(url, TOKEN) as client:
-                await client.node()
-    assert len(made) == 3 and len(set(map(id, made))) == 1
+
+async def test_a_connection_is_used_again_and_a_closed_one_replaced() -> None:
+    accepted: list[int] = []
+
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(1)
+        body = msgspec.json.encode(node_agent().info)
+        for _ in range(2):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+
+    async with answering(twice) as url, AgentClient(url, TOKEN) as client:
+        for _ in range(4):
+            assert (await client.node()).node == "n1"
+            await asyncio.sleep(0.05)
+    assert len(accepted) == 2
+
+
+async def test_many_calls_at_once_share_a_few_connections() -> None:
+    agent = node_agent()
+    async with serving(agent) as url, AgentClient(url, TOKEN) as client:
+        assert len(await asyncio.gather(*(client.node() for _ in range(50)))) == 50
