@@ -48,6 +48,8 @@ PLOT_EVERY, ALERT_EVERY = 3, 15
 SMALL_FLEET = 64
 """Up to here each node keeps a day of history; a larger one keeps minutes, or memory would run to gigabytes."""
 TICK_SLICES = 20
+QUIET_SECONDS = 90.0
+"""No HTTP outage before this: a report made right after the start finds every node."""
 
 
 class SimulatedNode:
@@ -274,7 +276,9 @@ async def _serve(nodes: Sequence[SimulatedNode], bound: socket.socket, parent: i
     _allow_many_connections(len(nodes))
     for node in nodes:
         node.step(time.time_ns() // 1_000_000)
-    outages = Outages(create_app({node.name: node.agent for node in nodes}), {node.name: node.model.plan.faults for node in nodes})
+    faults = {node.name: node.model.plan.faults for node in nodes}
+    app = create_app({node.name: node.agent for node in nodes})
+    outages = Outages(app, faults, not_before=time.time() + QUIET_SECONDS)
     listener = Listener(outages, bound)
     await listener.start()
     _settle_memory()

@@ -25,9 +25,8 @@ LAB_PRICE = wire.OnPremises(purchase_usd=Decimal("92000"), years=Decimal("4"), p
 
 def plan_demo(now: float) -> list[NodePlan]:
     """The plans; `now` (seconds since the epoch) places the moment at which a GPU fell off the bus."""
-    lab_faults = Faults(
-        lost=(Lost(gpu=5, since=last_time_of_day(now, 5.7 * HOUR)),), hot=(2,), filling=Filling(),
-    )
+    fell_off = max(last_time_of_day(now, 5.7 * HOUR), last_time_of_day(now, 17.7 * HOUR))
+    lab_faults = Faults(lost=(Lost(gpu=5, since=fell_off),), hot=(2,), filling=Filling())
     return [
         _aws("h100-train-01", "p5.48xlarge", "us-east-1", "use1-az2", "reserved_1y", "H100", 8, "busy", "llm", usd="33.90"),
         _gcp("h100-train-02", "a3-highgpu-8g", "us-central1", "us-central1-a", "spot", "H100", 8, "mixed", "llm"),

@@ -21,12 +21,19 @@ PREFIX = "/nodes/"
 
 
 class Outages:
-    """An ASGI app around `app` under `/nodes/<name>/`; `faults` by node name, `clock` in seconds since the epoch."""
+    """An ASGI app around `app` under `/nodes/<name>/`; `faults` by node name.
 
-    def __init__(self, app: App, faults: Mapping[str, Faults], clock: Callable[[], float] = time.time) -> None:
+    `clock` and `not_before` are seconds since the epoch: nothing fails earlier, so that what starts with the fleet is
+    not met by an outage at once.
+    """
+
+    def __init__(
+        self, app: App, faults: Mapping[str, Faults], clock: Callable[[], float] = time.time, *, not_before: float = 0.0
+    ) -> None:
         self._app = app
         self._faults = {name: fault for name, fault in faults.items() if fault.stall or fault.flap}
         self._clock = clock
+        self._not_before = not_before
         self._released = asyncio.Event()
 
     def release(self) -> None:
@@ -60,7 +67,7 @@ class Outages:
             nonlocal cut
             if cut:
                 return
-            cut = flap.is_down(self._clock()) and message["type"] == "http.response.body"
+            cut = message["type"] == "http.response.body" and self._left(flap) > 0
             await send({**message, "more_body": False} if cut else message)
 
         async def receive_or_end() -> MutableMapping[str, Any]:
@@ -69,8 +76,13 @@ class Outages:
         await self._until_up(flap)
         await self._app(scope, receive_or_end, send_or_cut)
 
+    def _left(self, fault: Stall | Flap) -> float:
+        """How many seconds the node will still not answer."""
+        now = self._clock()
+        return fault.remaining(now) if now >= self._not_before else 0.0
+
     async def _until_up(self, fault: Stall | Flap) -> None:
-        while not self._released.is_set() and (left := fault.remaining(self._clock())) > 0:
+        while not self._released.is_set() and (left := self._left(fault)) > 0:
             try:
                 await asyncio.wait_for(self._released.wait(), left)
             except TimeoutError:

@@ -110,3 +110,15 @@ async def test_a_flapping_node_cuts_its_streams_and_tells_the_app_that_the_clien
     await asyncio.wait_for(task, 5)
     assert left.is_set()
     assert [message.get("more_body") for message in sent] == [None, True, False]
+
+
+async def test_nothing_fails_before_the_quiet_time_is_over() -> None:
+    clock = Clock(START + 1)
+    app = Outages(one_line, {"bad": STALL}, clock, not_before=START + 2)
+    assert len(await asyncio.wait_for(ask(app, "/nodes/bad/v1/node"), 5)) == 3
+    clock.now = START + 3
+    hanging = asyncio.create_task(ask(app, "/nodes/bad/v1/node"))
+    await asyncio.sleep(0.02)
+    assert not hanging.done()
+    app.release()
+    await asyncio.wait_for(hanging, 5)
