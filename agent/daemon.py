@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timezone
 from pathlib import Path
 from socket import socket
@@ -90,15 +90,24 @@ async def _serve(config: AgentConfig, token: str, bound: socket) -> None:
         node.start()
         await listener.start()
         _announce(config.state_dir, listener.url)
-        measuring = asyncio.create_task(node.measure())
-        await asyncio.wait({measuring, asyncio.create_task(ended.wait())}, return_when=asyncio.FIRST_COMPLETED)
-        measuring.cancel()
+        await _until(ended, node.measure(), listener.ended())
         node.agent.close_streams()
         node.close_meter()
         await listener.close()
     finally:
         node.close()
         (config.state_dir / ANNOUNCEMENT).unlink(missing_ok=True)
+
+
+async def _until(ended: asyncio.Event, *endless: Coroutine[Any, Any, None]) -> None:
+    """Until `ended` is set. What was meant to go on for ever and stops raises what stopped it."""
+    asked = asyncio.create_task(ended.wait())
+    tasks = [asyncio.create_task(one) for one in endless]
+    done, _ = await asyncio.wait([asked, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in (asked, *tasks):
+        task.cancel()
+    for task in done - {asked}:
+        task.result()
 
 
 def _hosts(config: AgentConfig) -> tuple[str, ...]:

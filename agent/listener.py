@@ -24,6 +24,8 @@ from agent.security import check_listen
 
 GRACE_SECONDS = 1
 SOCKET_MODE = 0o660
+DEAF_MILLISECONDS = 60_000
+"""A client that has acknowledged nothing for so long (gone, or stopped) is cut off; accepted sockets inherit it."""
 _BACKLOG = 2048
 
 
@@ -36,6 +38,8 @@ def bind(host: str, port: int, *, tls: bool = False) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAF_MILLISECONDS)
         bound.bind((host, port))
         bound.listen(_BACKLOG)
     except OSError as error:
@@ -164,6 +168,12 @@ class Listener:
             self._task.result()
             raise _failed("the server ended as it started; its message above says why")
 
+    async def ended(self) -> None:
+        """Waits for the server to end by itself, which it never should. Raises what ended it."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+        raise _failed("the HTTP server ended by itself; start the agent again")
+
     async def close(self) -> None:
         """Stops listening, ends what is open, removes a unix socket."""
         path = self._path if self._socket.family == socket.AF_UNIX else None
@@ -184,7 +194,7 @@ def _configure(app: Any, certificate: Path | None, key: Path | None) -> uvicorn.
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # what strangers send is no news
         access_log=False,
         server_header=False,
         proxy_headers=False,  # else a local client could name any peer in X-Forwarded-For

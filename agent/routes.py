@@ -23,7 +23,7 @@ from litestar.params import Parameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from agent import metrics, wire
-from agent.runtime import NodeAgent, Subscription
+from agent.runtime import METER_REPORT, NodeAgent, Subscription
 
 AGENT = "rackrate.agent"
 """Key of the scope under which the gate puts the node that is asked."""
@@ -33,9 +33,12 @@ NO_STORE = "no-store"
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
 STALE_SECONDS = 10.0
-LARGEST = 2**63 - 1
+LARGEST = 2**53 - 1
+"""What JSON carries exactly everywhere."""
 LONGEST_HISTORY_SECONDS = 7 * 86_400
 MOST_ROWS = 10_000
+MOST_LISTENERS = 256
+"""Open streams of one node."""
 RANGES = {
     "after": f"0 to {LARGEST}",
     "limit": f"1 to {MOST_ROWS}",
@@ -60,8 +63,17 @@ class NoSample(HTTPException):
     detail = "the agent has just started and has no reading yet; ask again in a second"
 
 
+class TooManyListeners(HTTPException):
+    """Each open stream holds memory."""
+
+    status_code = 503
+    detail = f"{MOST_LISTENERS} streams of this node are open already; close one, or share one among programs"
+
+
 def health(agent: NodeAgent) -> Health:
     problems = [] if agent.meter_error is None else [f"usage is not being written: {agent.meter_error}"]
+    sensors = () if agent.sample is None else agent.sample.sensors
+    problems += [f"{one.name}: {one.error}" for one in sensors if not one.ok and one.name != METER_REPORT]
     age = agent.sample_age_seconds
     if age is not None and age > STALE_SECONDS:
         problems.append(f"the newest reading is {age:.0f} s old")
@@ -118,10 +130,13 @@ async def sample(request: Request[Any, Any, Any]) -> Response[wire.Sample]:
     summary="Node, alerts and samples as they come: one JSON event a line, or server-sent events",
     responses={
         **PROBLEMS,
+        503: ResponseSpec(wire.Problem, description="Too many streams are open.", generate_examples=False),
         200: ResponseSpec(wire.Event, media_type=NDJSON, description="Without end.", generate_examples=False),
     },
 )
 async def stream(request: Request[Any, Any, Any]) -> ASGIApp:
+    if agent_of(request).listeners >= MOST_LISTENERS:
+        raise TooManyListeners
     return EventStream(agent_of(request), sse=SSE in request.headers.get("accept", ""))
 
 

@@ -31,6 +31,9 @@ KEPT_SAMPLES = 8
 NODE = ""
 """Key of the node event among a listener's urgent lines (the others are alert keys)."""
 
+METER_REPORT = "meter"
+"""Name of the report that a sample carries while usage cannot be written."""
+
 
 class Subscription:
     """What one listener has still to read: the newest line of each node and alert key, and the last samples.
@@ -153,7 +156,7 @@ class NodeAgent:
         """Takes one sample. A meter that cannot write is reported in the sample and in `/healthz`; the rest goes on."""
         self._observe(sample)
         if self.meter_error is not None:
-            report = wire.SensorReport(name="meter", ok=False, taken_at=sample.taken_at, error=self.meter_error)
+            report = wire.SensorReport(name=METER_REPORT, ok=False, taken_at=sample.taken_at, error=self.meter_error)
             sample = msgspec.structs.replace(sample, sensors=(*sample.sensors, report))
         self.sample = sample
         self._sample_body = None

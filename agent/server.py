@@ -2,7 +2,7 @@
 
 Invariant: nothing but `/healthz` is answered without the node's token, and nothing at all to a browser's page (an
 Origin header, or a Host that is not this agent's): every request passes one gate, whatever its method and path.
-Wrong tokens are counted a peer; a right one always passes, so that nobody can lock others out (a token has 256
+Wrong tokens are counted a peer (none at all is no guess); a right one always passes, so that nobody can lock others out (a token has 256
 random bits: it is not guessed, the limit only keeps the guessing cheap for us).
 """
 
@@ -141,13 +141,13 @@ class _Gate:
         given = presented.strip() if scheme.lower() == "bearer" else None
         if self._accepts(agent, given):
             return
+        where = "it is in the file `token` of the agent's state directory"
+        if not given:
+            raise _Refusal(401, f"a token is needed: send it as `Authorization: Bearer TOKEN`; {where}", _BEARER)
         client = scope.get("client")
-        wait = self._failures.count(client[0] if client else "unix")
-        if wait:
-            text = f"too many wrong tokens; wait {wait} s"
-            raise _Refusal(429, text, (b"retry-after", str(wait).encode()))
-        text = "the token is wrong" if given else "a token is needed: send it as `Authorization: Bearer TOKEN`"
-        raise _Refusal(401, f"{text}; it is in the file `token` of the agent's state directory", _BEARER)
+        if wait := self._failures.count(client[0] if client else "unix"):
+            raise _Refusal(429, f"too many wrong tokens; wait {wait} s", (b"retry-after", str(wait).encode()))
+        raise _Refusal(401, f"the token is wrong; {where}", _BEARER)
 
     def _accepts(self, agent: NodeAgent | None, given: str | None) -> bool:
         if agent is not None:

@@ -22,7 +22,7 @@ import pytest
 
 from agent import wire
 from agent.client import AgentClient, AgentRefused
-from agent.daemon import next_due
+from agent.daemon import _until, next_due
 from agent.meter import Meter
 from agent.routes import Health
 from tests.support.fake_nvml.state import State
@@ -265,3 +265,17 @@ def test_ticks_keep_their_rhythm_and_leave_out_what_was_missed() -> None:
         now = due + 0.3
         due = next_due(due, now)
     assert due == 1000.0
+
+
+async def test_an_end_that_nobody_asked_for_is_raised() -> None:
+    async def breaks() -> None:
+        raise RuntimeError("broken")
+
+    async def goes_on() -> None:
+        await asyncio.sleep(PATIENCE_SECONDS)
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await _until(asyncio.Event(), goes_on(), breaks())
+    asked = asyncio.Event()
+    asked.set()
+    await _until(asked, goes_on())

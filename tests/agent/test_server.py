@@ -14,7 +14,7 @@ import pytest
 from agent import wire
 from agent.errors import ConfigurationError, ListenRefused, StateFull
 from agent.listener import Listener, bind, bind_unix
-from agent.routes import Health
+from agent.routes import MOST_LISTENERS, Health
 from agent.server import Fleet, create_app
 from tests.support.agents import TOKEN, FakeAlerts, FakeMeter, alert, gpu, node_agent, sample, serving
 
@@ -106,18 +106,16 @@ async def test_wrong_paths_and_methods_are_problems() -> None:
             assert response.status_code == 405 and method in problem_of(response).error
 
 
-@pytest.mark.parametrize("path", [*ROUTES, "/nope"])
-async def test_nothing_but_health_is_answered_without_a_token(path: str) -> None:
-    async with serving(node_agent(), failures_a_minute=100) as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
-        for headers in ({}, {"authorization": f"Bearer {TOKEN}x"}, {"authorization": f"Basic {TOKEN}"}, {"authorization": TOKEN}):
-            for method in ("GET", "POST", "OPTIONS", "DELETE"):
-                if path == "/healthz":
-                    continue
-                response = await client.request(method, path, headers=headers)
-                assert response.status_code == 401
-                assert response.headers["www-authenticate"].startswith("Bearer")
-                assert "token" in problem_of(response).error
-    async with serving(node_agent()) as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
+async def test_nothing_but_health_is_answered_without_a_token() -> None:
+    wrong = ({}, {"authorization": f"Bearer {TOKEN}x"}, {"authorization": f"Basic {TOKEN}"}, {"authorization": TOKEN})
+    async with serving(node_agent(), failures_a_minute=1000) as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        for path in (*ROUTES[1:], "/nope", "/"):
+            for headers in wrong:
+                for method in ("GET", "POST", "OPTIONS", "DELETE"):
+                    response = await client.request(method, path, headers=headers)
+                    assert response.status_code == 401, (method, path, headers)
+                    assert response.headers["www-authenticate"].startswith("Bearer")
+                    assert "token" in problem_of(response).error
         assert (await client.get("/healthz")).status_code == 200
 
 
@@ -125,7 +123,8 @@ async def test_five_wrong_tokens_a_minute_and_no_more_but_the_right_one_always_p
     async with serving(node_agent()) as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
         statuses = [(await client.get("/v1/node", headers={"authorization": "Bearer no"})).status_code for _ in range(7)]
         assert statuses == [401] * 5 + [429] * 2
-        limited = await client.get("/v1/node")
+        assert (await client.get("/v1/node")).status_code == 401
+        limited = await client.get("/v1/node", headers={"authorization": "Bearer no"})
         assert limited.status_code == 429 and 0 < int(limited.headers["retry-after"]) <= 60
         problem_of(limited)
         assert (await client.get("/v1/node", headers=BEARER)).status_code == 200
@@ -267,6 +266,26 @@ async def test_health_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> 
     capsys.readouterr()
 
 
+async def test_health_names_a_sensor_that_fails() -> None:
+    agent = node_agent()
+    failing = wire.SensorReport(name="nvml", ok=False, error="driver unresponsive for 7 s")
+    agent.step(sample(1, sensors=(wire.SensorReport(name="host", ok=True), failing)))
+    async with serving(agent) as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        health = (await client.get("/healthz")).json()
+    assert health["status"] == "degraded" and health["problems"] == ["nvml: driver unresponsive for 7 s"]
+
+
+async def test_the_number_of_streams_is_bounded() -> None:
+    agent = node_agent()
+    held = [agent.subscribe() for _ in range(MOST_LISTENERS)]
+    async with serving(agent) as url, client_of(url) as client:
+        response = await client.get("/v1/stream")
+        assert response.status_code == 503 and "streams of this node are open" in problem_of(response).error
+        held[0].close()
+        async with client.stream("GET", "/v1/stream") as opened:
+            assert opened.status_code == 200
+
+
 async def test_a_failure_inside_is_a_problem_without_its_details(capsys: pytest.CaptureFixture[str]) -> None:
     class Broken(FakeMeter):
         def usage(self, after: int = 0, limit: int = 1000) -> wire.UsagePage:
@@ -289,7 +308,7 @@ async def test_a_unix_socket_serves_its_group_and_is_replaced_when_stale(tmp_pat
     transport = httpx.AsyncHTTPTransport(uds=str(path))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=BEARER) as client:
         assert (await client.get("/v1/node")).json()["node"] == "n1"
-        assert [(await client.get("/v1/node", headers={"authorization": "x"})).status_code for _ in range(6)][-1] == 429
+        assert [(await client.get("/v1/node", headers={"authorization": "Bearer x"})).status_code for _ in range(6)][-1] == 429
     await listener.close()
     assert not path.exists()
 
