@@ -1,0 +1,180 @@
+"""Who a pid is: user, command, start, job and project, from /proc.
+
+Invariant: text of other people's programs leaves this module without control characters, and a fact that could not
+be read is None. A pid is trusted only together with its start time, so a reused number is never described as its predecessor.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+COMMAND_LENGTH = 200
+LABEL_LENGTH = 128
+REFRESH_SECONDS = 30.0
+"""Programs rename themselves (setproctitle, exec) without a new start time, so a description is read again after this."""
+_READ_LIMIT = 64 * 1024
+
+# C0, DEL, C1, line separators and the bidirectional controls that let text impersonate other text on a screen.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_BLANKS = re.compile(r"[\t\n\r\v\f]+")
+
+
+class ProcessFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one pid. `visible` False: it cannot be resolved here and must never be signalled."""
+
+    user: str | None = None
+    command: str | None = None
+    started_at: datetime | None = None
+    job: str | None = None
+    project: str | None = None
+    visible: bool = True
+
+
+INVISIBLE = ProcessFacts(visible=False)
+
+
+class _Cached(msgspec.Struct, frozen=True):
+    start_ticks: int
+    read_at: float
+    facts: ProcessFacts
+
+
+def clean_text(raw: bytes | str, length: int = COMMAND_LENGTH) -> str:
+    """Outside text made fit for a terminal: decoded with replacement, control characters stripped, cut at `length`."""
+    text = raw.decode("utf-8", errors="replace") if isinstance(raw, bytes) else raw
+    text = _UNPRINTABLE.sub("", _BLANKS.sub(" ", text)).strip()
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+class ProcessTable:
+    """Describes pids from /proc, and remembers each (pid, start time) for half a minute.
+
+    `proc_root` is where /proc is mounted; `clock` is a monotonic clock in seconds.
+    """
+
+    def __init__(self, proc_root: str | Path = "/proc", *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = str(proc_root)
+        self._clock = clock
+        self._cache: dict[int, _Cached] = {}
+        self._users: dict[int, str] = {}
+        self._ticks_per_second = os.sysconf("SC_CLK_TCK")
+        self._boot_seconds: float | None = None
+
+    def describe(self, pids: Iterable[int]) -> Mapping[int, ProcessFacts]:
+        """pid -> facts for each pid asked for; never raises, and forgets the pids that were not asked for again."""
+        now = self._clock()
+        kept: dict[int, _Cached] = {}
+        facts: dict[int, ProcessFacts] = {}
+        for pid in set(pids):
+            entry = self._entry(pid, now)
+            facts[pid] = INVISIBLE if entry is None else entry.facts
+            if entry is not None:
+                kept[pid] = entry
+        self._cache = kept
+        return facts
+
+    def _entry(self, pid: int, now: float) -> _Cached | None:
+        start_ticks = self._start_ticks(pid)
+        if start_ticks is None:
+            return None
+        cached = self._cache.get(pid)
+        if cached is not None and cached.start_ticks == start_ticks and now - cached.read_at < REFRESH_SECONDS:
+            return cached
+        return _Cached(start_ticks, now, self._facts(pid, start_ticks))
+
+    def _facts(self, pid: int, start_ticks: int) -> ProcessFacts:
+        environment = self._environment(pid)
+        return ProcessFacts(
+            user=self._user(pid),
+            command=self._command(pid),
+            started_at=self._started_at(start_ticks),
+            job=_job(environment),
+            project=_label(environment.get(b"RACKRATE_PROJECT") or environment.get(b"SLURM_JOB_ACCOUNT")),
+        )
+
+    def _read(self, pid: int, name: str) -> bytes | None:
+        try:
+            descriptor = os.open(f"{self._root}/{pid}/{name}", os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            return os.read(descriptor, _READ_LIMIT)
+        except OSError:
+            return None  # the process ended between open and read
+        finally:
+            os.close(descriptor)
+
+    def _start_ticks(self, pid: int) -> int | None:
+        stat = self._read(pid, "stat") or b""
+        # the name in parentheses may hold blanks and parentheses itself, so the fields are counted from the last one
+        fields = stat[stat.rfind(b")") + 2 :].split()
+        return int(fields[19]) if len(fields) > 19 else None
+
+    def _command(self, pid: int) -> str | None:
+        arguments = self._read(pid, "cmdline")
+        command = clean_text((arguments or b"").rstrip(b"\0").replace(b"\0", b" "))
+        if command:
+            return command
+        name = clean_text(self._read(pid, "comm") or b"")  # kernel threads and zombies have no arguments
+        return f"[{name}]" if name else None
+
+    def _user(self, pid: int) -> str | None:
+        for line in (self._read(pid, "status") or b"").splitlines():
+            if line.startswith(b"Uid:"):
+                return self._user_name(int(line.split()[1]))
+        return None
+
+    def _user_name(self, uid: int) -> str:
+        if uid not in self._users:
+            self._users[uid] = _name_of(uid)
+        return self._users[uid]
+
+    def _environment(self, pid: int) -> dict[bytes, bytes]:
+        pairs = (entry.split(b"=", 1) for entry in (self._read(pid, "environ") or b"").split(b"\0") if b"=" in entry)
+        return {name: value for name, value in pairs}
+
+    def _started_at(self, start_ticks: int) -> datetime | None:
+        boot = self._boot()
+        if boot is None:
+            return None
+        return datetime.fromtimestamp(boot + start_ticks / self._ticks_per_second, UTC)
+
+    def _boot(self) -> float | None:
+        if self._boot_seconds is None:
+            self._boot_seconds = _boot_seconds(Path(self._root) / "stat")
+        return self._boot_seconds
+
+
+def _boot_seconds(stat: Path) -> float | None:
+    try:
+        lines = stat.read_bytes().splitlines()
+    except OSError:
+        return None
+    return next((float(line.split()[1]) for line in lines if line.startswith(b"btime ")), None)
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return clean_text(pwd.getpwuid(uid).pw_name, LABEL_LENGTH)
+    except (KeyError, OSError):
+        return str(uid)
+
+
+def _label(raw: bytes | None) -> str | None:
+    return (clean_text(raw, LABEL_LENGTH) or None) if raw else None
+
+
+def _job(environment: Mapping[bytes, bytes]) -> str | None:
+    own = _label(environment.get(b"RACKRATE_JOB"))
+    if own is not None:
+        return own
+    slurm = _label(environment.get(b"SLURM_JOB_ID"))
+    return f"slurm-{slurm}" if slurm else None
