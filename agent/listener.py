@@ -33,7 +33,7 @@ def bind(host: str, port: int, *, tls: bool = False) -> socket.socket:
     """A bound TCP socket; port 0 takes a free one. Raises ListenRefused (off loopback without TLS, taken, no such address)."""
     check_listen(host, tls)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only where it reads this
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -327,6 +328,22 @@ def test_a_port_that_is_taken_names_who_to_look_for() -> None:
         with pytest.raises(ListenRefused, match=f"port {port} on 127.0.0.1 is taken by .*process") as refused:
             bind("127.0.0.1", port)
     assert refused.value.exit_code == 1 and "--listen" in str(refused.value)
+
+
+async def test_an_answer_in_two_writes_is_not_held_back() -> None:
+    """Head and body are two writes: with Nagle's algorithm each answer waits 40 ms for a delayed acknowledgement."""
+    seen: asyncio.Queue[int] = asyncio.Queue()
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        seen.put_nowait(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    server = await asyncio.start_server(note, sock=(bound := bind("127.0.0.1", 0)))
+    _, writer = await asyncio.open_connection(*bound.getsockname())
+    assert await seen.get() == 1
+    writer.close()
+    server.close()
 
 
 def test_an_address_that_others_reach_needs_tls() -> None:
