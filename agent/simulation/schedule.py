@@ -61,17 +61,30 @@ ROLE_KINDS: dict[str, dict[str, float]] = {
     "serve": {"serve": 1.0},
 }
 
-KIND_SKILL = {"train": "train", "starved": "train", "sweep": "sweep", "evaluate": "evaluate", "notebook": "notebook", "serve": "serve"}
+KIND_SKILL = {
+    "train": "train", "starved": "train", "sweep": "sweep", "evaluate": "evaluate", "notebook": "notebook", "serve": "serve",
+}  # fmt: skip
 """kind -> the field of `User` that says how often this user does it."""
 
+JOB_WORDS = {"train": "train", "starved": "train", "sweep": "sweep", "evaluate": "eval", "notebook": "notebook", "serve": "api"}
+
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "train": ("python train.py --config configs/{project}-large.yaml", "python -m torch.distributed.run train.py --config {project}.yaml",
-              "python finetune.py --model {project}-base --bf16"),
-    "starved": ("python train.py --data /scratch/{project}/raw --workers 4", "python pretrain.py --stream --config {project}.yaml"),
+    "train": (
+        "python train.py --config configs/{project}-large.yaml",
+        "python -m torch.distributed.run train.py --config {project}.yaml",
+        "python finetune.py --model {project}-base --bf16",
+    ),
+    "starved": (
+        "python train.py --data /scratch/{project}/raw --workers 4",
+        "python pretrain.py --stream --config {project}.yaml",
+    ),
     "sweep": ("python sweep.py --trial {number}", "ray::train_{project}"),
     "evaluate": ("python evaluate.py --checkpoint ckpt-{number}.pt", "python -m lm_eval --model {project}"),
     "notebook": ("python -m ipykernel_launcher -f kernel-{number}.json", "jupyter-lab --no-browser"),
-    "serve": ("python -m vllm.entrypoints.openai.api_server --model {project}-7b", "tritonserver --model-repository /models/{project}"),
+    "serve": (
+        "python -m vllm.entrypoints.openai.api_server --model {project}-7b",
+        "tritonserver --model-repository /models/{project}",
+    ),
 }
 
 DURATIONS: dict[str, tuple[float, float, float, float]] = {
@@ -84,11 +97,17 @@ DURATIONS: dict[str, tuple[float, float, float, float]] = {
 }
 """kind -> median hours, sigma of the logarithm, shortest, longest."""
 
-MEMORY = {"train": (0.7, 0.96), "starved": (0.55, 0.85), "sweep": (0.3, 0.7), "evaluate": (0.35, 0.8), "notebook": (0.08, 0.55), "serve": (0.8, 0.93)}
+MEMORY = {
+    "train": (0.7, 0.96), "starved": (0.55, 0.85), "sweep": (0.3, 0.7),
+    "evaluate": (0.35, 0.8), "notebook": (0.08, 0.55), "serve": (0.8, 0.93),
+}  # fmt: skip
 """kind -> part of the GPU's memory that the job holds, least and most."""
 
 WARM_SECONDS = {"train": 150.0, "starved": 90.0, "sweep": 25.0, "evaluate": 30.0, "notebook": 8.0, "serve": 75.0}
-SLOT_SECONDS = {"train": (12.0, 30.0), "starved": (8.0, 16.0), "sweep": (4.0, 8.0), "evaluate": (3.0, 6.0), "notebook": (9.0, 14.0), "serve": (60.0, 60.0)}
+SLOT_SECONDS = {
+    "train": (12.0, 30.0), "starved": (8.0, 16.0), "sweep": (4.0, 8.0),
+    "evaluate": (3.0, 6.0), "notebook": (9.0, 14.0), "serve": (60.0, 60.0),
+}  # fmt: skip
 XIDS = (31, 13, 43, 31, 94)
 FAILURE_RATIO = 0.04
 
@@ -234,7 +253,7 @@ def _draw_job(rng: random.Random, spec: LaneSpec, clock: float, limit: float, pr
     curve = curves.curve(kind, rng.randrange(curves.VARIANTS))
     anchor = people.MONDAY + (clock - people.MONDAY) // WEEK * WEEK if kind == "serve" else clock
     return Job(
-        id=f"{user.project}-{'train' if kind == 'starved' else kind}-{number}", user=user.name, project=user.project, kind=kind,
+        id=f"{user.project}-{JOB_WORDS[kind]}-{number}", user=user.name, project=user.project, kind=kind,
         command=rng.choice(COMMANDS[kind]).format(project=user.project, number=number), pid=rng.randint(2_000, 4_000_000),
         started=clock, ended=min(limit, clock + _draw_length(rng, kind, clock, user)), curve=curve, slot=slot, anchor=anchor,
         warm=warm, area_at_warm=curve.area(clock + warm - anchor, slot), scale=spec.scale * rng.uniform(0.97, 1.0),

@@ -135,9 +135,14 @@ def test_the_fresh_token_file_is_named_on_stderr_and_removed_at_the_end() -> Non
 
 
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    child = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {START!r}, sys.argv[1]]); print(p.pid, flush=True); p.wait()"
+    child = (
+        f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {START!r}, sys.argv[1]]);"
+        "print(p.pid, flush=True); p.wait()"
+    )
     options = repr({"nodes": 1, "gpus": 1, "token_file": tmp_path / "token", "die_with_parent": True}).replace("PosixPath", "Path")
-    with subprocess.Popen([sys.executable, "-c", child, options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", child, options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as parent:
         assert parent.stdout
         pid, url = int(parent.stdout.readline()), parent.stdout.readline().strip()
         assert url.startswith("http://127.0.0.1:")
@@ -245,7 +250,10 @@ def test_nodes_of_one_process_share_one_token_and_answer_for_themselves(tmp_path
         assert [msgspec.json.decode(get(url + "v1/node", token).content, type=wire.NodeInfo).node for url in urls] == names
 
 
-@pytest.mark.parametrize(("options", "word"), [({"preset": "huge"}, "demo"), ({"listen": "nonsense"}, "nonsense"), ({"listen": "0.0.0.0:0"}, "0.0.0.0")])
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"preset": "huge"}, "demo"), ({"listen": "nonsense"}, "nonsense"), ({"listen": "0.0.0.0:0"}, "0.0.0.0")],
+)
 def test_wrong_options_are_one_sentence(options: dict[str, Any], word: str) -> None:
     with pytest.raises(AgentFault) as caught:
         simulate(**options)

@@ -43,7 +43,8 @@ def test_two_models_with_one_seed_read_the_same_in_any_order() -> None:
 
 def test_another_seed_gives_another_fleet() -> None:
     assert model(seed=3).inventory != model(seed=4).inventory
-    assert [model(seed=3).gpus_at(NOON_MS + k * HOUR_MS) for k in range(9)] != [model(seed=4).gpus_at(NOON_MS + k * HOUR_MS) for k in range(9)]
+    one, two = ([model(seed=seed).gpus_at(NOON_MS + k * HOUR_MS) for k in range(9)] for seed in (3, 4))
+    assert [[gpu.utilization_ratio for gpu in gpus] for gpus in one] != [[gpu.utilization_ratio for gpu in gpus] for gpus in two]
 
 
 def test_readings_do_not_depend_on_the_hash_seed_of_the_process() -> None:
@@ -302,3 +303,11 @@ def test_memory_of_the_host_is_never_more_than_there_is() -> None:
         host = NodeModel(plan, 2).host_at(NOON_MS)
         assert 0 < host.memory_used_bytes < host.memory_total_bytes
         assert 0 < host.memory_available_bytes <= host.memory_total_bytes - host.memory_used_bytes
+
+
+def test_xids_from_before_the_agent_was_started_are_not_told() -> None:
+    plan = NodePlan(name="n1", board="A100", gpus=8, profile="busy", faults=faults.Faults(lost=(faults.Lost(gpu=5, since=MONDAY_NOON),)))
+    for seed in range(12):
+        told = NodeModel(plan, seed, watched_since=MONDAY_NOON + 1.0).gpus_at(NOON_MS + 1000)
+        assert all(not gpu.xid_counts and gpu.xid_last is None for gpu in told)
+    assert NodeModel(plan, 1, watched_since=MONDAY_NOON).gpus_at(NOON_MS)[5].xid_counts == {"79": 1}
