@@ -19,7 +19,8 @@ from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from agent import wire
 from agent.runtime import NodeAgent
 
-TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+TEXT_TYPE = "text/plain; version=0.0.4"
+"""The framework adds the charset to text."""
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 LONGEST_LABEL = 128
 FRESH_SECONDS = 10.0

@@ -254,6 +254,17 @@ async def test_the_schema_describes_every_route_and_the_wires_structs() -> None:
     assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
+async def test_metrics_come_in_the_format_that_was_asked_for() -> None:
+    agent = node_agent()
+    agent.step(sample(1))
+    async with serving(agent) as url, client_of(url) as client:
+        plain = await client.get("/metrics")
+        openmetrics = await client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"})
+    assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert openmetrics.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert openmetrics.text.endswith("# EOF\n") and "# EOF" not in plain.text
+
+
 async def test_health_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     meter = FakeMeter()
     agent = node_agent(meter=meter)
