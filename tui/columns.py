@@ -7,12 +7,13 @@ Widths are fixed per column: nothing is measured at run time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Literal
 
 import msgspec
 
 from tui import format as fmt
-from tui.fleet import GpuUse, NodeView
+from tui.fleet import STALE_SECONDS, GpuUse, NodeView
 
 Align = Literal["left", "right"]
 
@@ -136,9 +137,21 @@ NODE_COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         id="age", title="AGE", width=4, priority=4, align="right", sort_key="0", descending=True,
-        value=lambda n, now: n.age_seconds(now), text=lambda n, now: fmt.age(n.age_seconds(now)),
+        value=lambda n, now: _whole_age(n, now), text=lambda n, now: age_text(n, now),
     ),
 )  # fmt: skip
+
+
+def age_text(node: NodeView, now: float) -> str:
+    """`now` while samples come as they should, then the age: `12s`, `3m`."""
+    age = node.age_seconds(now)
+    return "now" if age is not None and age <= STALE_SECONDS else fmt.age(age)
+
+
+def _whole_age(node: NodeView, now: float) -> int | None:
+    """Equal for all live nodes, so that sorting by age does not shuffle them each second."""
+    age = node.age_seconds(now)
+    return None if age is None else int(age) if age > STALE_SECONDS else 0
 
 
 def _marked(node: NodeView, text: str) -> str:
@@ -197,7 +210,7 @@ def gpu_usd_per_hour(row: GpuRow) -> Any:
 
 def sort_rows(rows: list[Any], column: Column, now: float, *, descending: bool, tie: Callable[[Any], Any]) -> list[Any]:
     """Stable order: unknown values last in both directions, ties by `tie`."""
-    keyed = [(column.value(row, now), tie(row), row) for row in rows]
+    keyed = [(_sortable(column.value(row, now)), tie(row), row) for row in rows]
     known = [item for item in keyed if item[0] is not None]
     unknown = [item for item in keyed if item[0] is None]
     known.sort(key=lambda item: item[1])
@@ -206,26 +219,56 @@ def sort_rows(rows: list[Any], column: Column, now: float, *, descending: bool, 
     return [item[2] for item in (*known, *unknown)]
 
 
+def _sortable(value: Any) -> Any:
+    """Fractions as floats: the order is the same for prices, and comparing costs a tenth."""
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def column_sets(columns: tuple[Column, ...], width: int, gap: int = 1) -> list[list[tuple[Column, int]]]:
+    """What fits `width` by priority, then sets that show what was hidden beside the columns of priority 1."""
+    shown, _ = fit(columns, width, gap)
+    sets = [shown]
+    hidden = [c for c in columns if all(c is not column for column, _ in shown)]
+    kept = [c for c in columns if c.priority == 1]
+    while hidden:
+        chosen = {c.id for c, _ in fit((*kept, *hidden), width, gap)[0]}
+        rest = [c for c in hidden if c.id not in chosen]
+        if len(rest) == len(hidden):
+            break
+        sets.append(fit(tuple(c for c in columns if c.id in chosen), width, gap)[0])
+        hidden = rest
+    return sets
+
+
+SMALLEST_NAME = 4
+"""A flexible column of priority 1 is squeezed to this many cells before it is left out."""
+
+
 def fit(columns: tuple[Column, ...], width: int, gap: int = 1) -> tuple[list[tuple[Column, int]], int]:
     """Columns that fit `width` cells with their widths, by priority; the space left goes to flexible ones.
 
     Returns (columns with widths in their order, number hidden).
     """
-    order = sorted(range(len(columns)), key=lambda i: (columns[i].priority, i))
-    chosen: set[int] = set()
+    widths = _chosen_widths(columns, width, gap)
+    spare = max(0, width - sum(widths.values()) - gap * (len(widths) - 1))
+    flexible = sum(columns[i].flex for i in widths)
+    shown = [
+        (columns[i], widths[i] + (min(spare // flexible, 24) if columns[i].flex else 0)) for i in sorted(widths)
+    ]
+    return shown, len(columns) - len(shown)
+
+
+def _chosen_widths(columns: tuple[Column, ...], width: int, gap: int) -> dict[int, int]:
+    """Index of each column that fits -> its width."""
+    widths: dict[int, int] = {}
     used = 0
-    for index in order:
-        need = columns[index].width + (gap if chosen else 0)
-        if used + need > width:
+    for index in sorted(range(len(columns)), key=lambda i: (columns[i].priority, i)):
+        column, before = columns[index], gap if widths else 0
+        room = width - used - before
+        if room < column.width and not (column.flex and column.priority == 1 and room >= SMALLEST_NAME):
+            if column.priority == 1 and not widths:
+                continue
             break
-        chosen.add(index)
-        used += need
-    shown = [columns[i] for i in sorted(chosen)]
-    spare = max(0, width - used)
-    flexible = [c for c in shown if c.flex]
-    widths = [c.width for c in shown]
-    for position, column in enumerate(shown):
-        if column.flex:
-            extra = min(spare // len(flexible), 24)
-            widths[position] += extra
-    return list(zip(shown, widths, strict=True)), len(columns) - len(shown)
+        widths[index] = min(column.width, room)
+        used += widths[index] + before
+    return widths

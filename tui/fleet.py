@@ -7,15 +7,16 @@ sums say how many parts were unknown.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from agent import wire
-from pricing.catalog import Catalog, Quote
+
+if TYPE_CHECKING:
+    from pricing.catalog import Catalog, Quote
 
 NodeState = Literal["connecting", "live", "stale", "lost"]
 
@@ -50,12 +51,78 @@ def gpu_use(gpu: wire.Gpu) -> GpuUse:
     return GpuUse(gpu, tuple(users), bool(gpu.processes))
 
 
+class UtilizationHistory:
+    """The newest utilisations of one GPU, a byte each: 1,000 nodes x 8 GPUs x 180 points are 1.5 MB."""
+
+    __slots__ = ("_points",)
+    _UNKNOWN = 255
+
+    def __init__(self, values: Iterable[float | None] = ()) -> None:
+        self._points = bytearray(map(self._coded, values))
+        del self._points[:-HISTORY_POINTS]
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def add(self, ratio: float | None) -> None:
+        """Appends a ratio 0-1; kept in whole per cent, which is what the driver tells."""
+        self._points.append(self._coded(ratio))
+        if len(self._points) > HISTORY_POINTS:
+            del self._points[0]
+
+    def values(self, count: int = HISTORY_POINTS) -> list[float | None]:
+        """The newest `count` ratios, oldest first."""
+        return [None if point == self._UNKNOWN else point / 100 for point in self._points[-count:]]
+
+    @classmethod
+    def _coded(cls, ratio: float | None) -> int:
+        return cls._UNKNOWN if ratio is None else min(200, max(0, round(ratio * 100)))
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sample's GPUs add up to; worked out once a sample, when somebody asks."""
+
+    uses: tuple[GpuUse, ...]
+    users: tuple[str, ...]
+    held: int
+    lost: int
+    wasted: int
+    utilization_sum: float
+    utilization_known: int
+    memory_used_bytes: int
+    memory_total_bytes: int
+    power_watts: float | None
+
+    @classmethod
+    def of(cls, gpus: Iterable[wire.Gpu]) -> Use:
+        uses = tuple(map(gpu_use, gpus))
+        busy = [use.gpu.utilization_ratio for use in uses if use.gpu.utilization_ratio is not None]
+        memory = [
+            (use.gpu.memory_used_bytes, use.gpu.memory_total_bytes)
+            for use in uses
+            if use.gpu.memory_used_bytes is not None and use.gpu.memory_total_bytes
+        ]
+        powers = [use.gpu.power_watts for use in uses if use.gpu.power_watts is not None]
+        return cls(
+            uses=uses,
+            users=tuple(sorted({user for use in uses for user in use.users})),
+            held=sum(use.held is True for use in uses),
+            lost=sum(use.gpu.state == "lost" for use in uses),
+            wasted=sum(use.wasted for use in uses),
+            utilization_sum=sum(busy),
+            utilization_known=len(busy),
+            memory_used_bytes=sum(used for used, _ in memory),
+            memory_total_bytes=sum(total for _, total in memory),
+            power_watts=sum(powers) if powers else None,
+        )
+
+
 class NodeView:
     """One node as last heard of. Mutated only by `Fleet`."""
 
     __slots__ = (
-        "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote", "uses",
-        "history", "version", "expects_gpus", "_idle",
+        "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote",
+        "history", "version", "expects_gpus", "_use", "_price", "_idle",
     )  # fmt: skip
 
     def __init__(self, name: str, url: str, tags: Mapping[str, str]) -> None:
@@ -70,12 +137,14 @@ class NodeView:
         self.connected = False
         self.alerts: dict[str, wire.Alert] = {}
         self.quote: Quote | None = None
-        self.uses: tuple[GpuUse, ...] = ()
-        self.history: dict[str, deque[float | None]] = {}
+        self.history: dict[str, UtilizationHistory] = {}
+        """GPU uuid -> its newest utilisations, one a second."""
         self.version = 0
         self.expects_gpus = False
         """The instance type has GPUs: when none is read, the whole node is wasted."""
-        self._idle: Fraction | None = None
+        self._use: Use | None = None
+        self._price: Fraction | None = None
+        self._idle: dict[tuple[int, int], Fraction] = {}
 
     def age_seconds(self, now: float) -> float | None:
         """Seconds since the newest sample arrived; None before the first."""
@@ -93,15 +162,22 @@ class NodeView:
     @property
     def usd_per_hour(self) -> Fraction | None:
         """The node's price in USD per hour, exact; None when unknown or in another currency."""
-        price = self.quote.price if self.quote else None
-        if price is None or price.currency != "USD":
-            return None
-        return Fraction(price.amount)
+        return self._price
 
     @property
     def idle_usd_per_hour(self) -> Fraction | None:
         """The part of the price that GPUs cost which nobody holds or which are lost; None when not known."""
-        return self._idle
+        price = self._price
+        if price is None:
+            return None
+        use = self.use
+        if not use.uses:
+            return price if self.expects_gpus and self.sample else Fraction(0)
+        part = (use.wasted, len(use.uses))
+        known = self._idle.get(part)
+        if known is None:
+            known = self._idle[part] = price * part[0] / part[1]
+        return known
 
     @property
     def price_reason(self) -> str | None:
@@ -119,37 +195,56 @@ class NodeView:
         return self.sample.gpus if self.sample else ()
 
     @property
+    def use(self) -> Use:
+        """What its GPUs add up to."""
+        if self._use is None:
+            self._use = Use.of(self.gpus)
+        return self._use
+
+    @property
+    def uses(self) -> tuple[GpuUse, ...]:
+        return self.use.uses
+
+    @property
     def users(self) -> tuple[str, ...]:
         """All users that hold a GPU of this node."""
-        return tuple(sorted({user for use in self.uses for user in use.users}))
+        return self.use.users
 
     @property
     def utilization_ratio(self) -> float | None:
         """Mean over the GPUs that tell; None if none does."""
-        return mean(gpu.utilization_ratio for gpu in self.gpus)
+        use = self.use
+        return use.utilization_sum / use.utilization_known if use.utilization_known else None
 
     @property
     def memory_ratio(self) -> float | None:
         """Used over total memory of the GPUs that tell both."""
-        known = [g for g in self.gpus if g.memory_used_bytes is not None and g.memory_total_bytes]
-        total = sum(g.memory_total_bytes or 0 for g in known)
-        return sum(g.memory_used_bytes or 0 for g in known) / total if total else None
+        use = self.use
+        return use.memory_used_bytes / use.memory_total_bytes if use.memory_total_bytes else None
 
     @property
     def power_watts(self) -> float | None:
         """Sum over the GPUs that tell; None if none does."""
-        known = [g.power_watts for g in self.gpus if g.power_watts is not None]
-        return sum(known) if known else None
+        return self.use.power_watts
 
-    def refresh_money(self) -> None:
-        """Recomputes what stands idle; called after each change of price or use."""
-        price = self.usd_per_hour
-        if price is None:
-            self._idle = None
-        elif not self.uses:
-            self._idle = price if self.expects_gpus and self.sample else Fraction(0)
-        else:
-            self._idle = price * sum(use.wasted for use in self.uses) / len(self.uses)
+    def take_quote(self, catalog: Catalog) -> None:
+        """Looks its price up; called when the identity or the catalog changes."""
+        assert self.info is not None
+        self.quote = quote_of(catalog, self.info)
+        instance = catalog.instance(self.info.cloud, self.info.instance_type)
+        self.expects_gpus = bool(instance and instance.gpu_count)
+        price = self.quote.price if self.quote else None
+        self._price = Fraction(price.amount) if price is not None and price.currency == "USD" else None
+        self._idle.clear()
+
+
+def exact_sum(values: Iterable[Fraction | None]) -> Fraction:
+    """Sum of the known ones, exact. Adds numerators per denominator: adding 1,000 Fractions one by one costs 20 x more."""
+    parts: dict[int, int] = {}
+    for value in values:
+        if value is not None:
+            parts[value.denominator] = parts.get(value.denominator, 0) + value.numerator
+    return sum((Fraction(top, bottom) for bottom, top in parts.items()), Fraction(0))
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -179,7 +274,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 class Fleet:
     """All nodes by name. Give it events; ask it for views and sums."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog | None = None) -> None:
         self._catalog = catalog
         self._nodes: dict[str, NodeView] = {}
 
@@ -221,45 +316,60 @@ class Fleet:
         view.version += changed
         return {name} if changed else set()
 
+    def set_catalog(self, catalog: Catalog) -> set[str]:
+        """The prices have been read (they may come after the first samples); returns the names of nodes that have one now."""
+        self._catalog = catalog
+        named = [view for view in self if view.info]
+        for view in named:
+            view.take_quote(catalog)
+            view.version += 1
+        return {view.name for view in named}
+
+    def seed_history(self, name: str, history: wire.History) -> set[str]:
+        """What the agent remembers of its GPUs, where it is more than was heard here. Points are one second apart."""
+        view = self._nodes[name]
+        changed = False
+        for uuid, points in history.gpus.items():
+            if len(points) > len(view.history.get(uuid, ())):
+                view.history[uuid] = UtilizationHistory(point.utilization_ratio for point in points)
+                changed = True
+        view.version += changed
+        return {name} if changed else set()
+
     def _take_info(self, view: NodeView, info: wire.NodeInfo) -> None:
         view.info, view.connected, view.error = info, True, None
         view.alerts.clear()
-        view.quote = quote_of(self._catalog, info)
-        instance = self._catalog.instance(info.cloud, info.instance_type)
-        view.expects_gpus = bool(instance and instance.gpu_count)
-        view.refresh_money()
+        if self._catalog is not None:
+            view.take_quote(self._catalog)
 
     def _take_sample(self, view: NodeView, sample: wire.Sample, now: float) -> None:
-        view.sample, view.heard_at, view.connected, view.error = sample, now, True, None
-        view.uses = tuple(gpu_use(gpu) for gpu in sample.gpus)
+        view.sample, view.heard_at, view.connected, view.error, view._use = sample, now, True, None, None
         for gpu in sample.gpus:
             points = view.history.get(gpu.uuid)
             if points is None:
-                points = view.history[gpu.uuid] = deque(maxlen=HISTORY_POINTS)
-            points.append(gpu.utilization_ratio)
-        view.refresh_money()
+                points = view.history[gpu.uuid] = UtilizationHistory()
+            points.add(gpu.utilization_ratio)
 
     def totals(self, now: float, names: Iterable[str] | None = None) -> Totals:
         """Sums over all nodes, or over those named."""
         views = list(self) if names is None else [self._nodes[name] for name in names]
         states = [view.state(now) for view in views]
-        uses = [use for view in views for use in view.uses]
-        prices = [view.usd_per_hour for view in views]
-        powers = [view.power_watts for view in views]
-        known_powers = [power for power in powers if power is not None]
+        uses = [view.use for view in views]
+        powers = [use.power_watts for use in uses if use.power_watts is not None]
+        known = sum(use.utilization_known for use in uses)
         return Totals(
             nodes=len(views),
             live=states.count("live"),
             stale=states.count("stale"),
             lost=states.count("lost"),
-            gpus=len(uses),
-            gpus_held=sum(use.held is True for use in uses),
-            gpus_lost=sum(use.gpu.state == "lost" for use in uses),
-            usd_per_hour=sum((p for p in prices if p is not None), Fraction(0)),
-            idle_usd_per_hour=sum((v.idle_usd_per_hour or Fraction(0) for v in views), Fraction(0)),
-            unpriced=sum(p is None for p in prices),
-            power_watts=sum(known_powers) if known_powers else None,
-            utilization_ratio=mean(use.gpu.utilization_ratio for use in uses),
+            gpus=sum(len(use.uses) for use in uses),
+            gpus_held=sum(use.held for use in uses),
+            gpus_lost=sum(use.lost for use in uses),
+            usd_per_hour=exact_sum(view.usd_per_hour for view in views),
+            idle_usd_per_hour=exact_sum(view.idle_usd_per_hour for view in views),
+            unpriced=sum(view.usd_per_hour is None for view in views),
+            power_watts=sum(powers) if powers else None,
+            utilization_ratio=sum(use.utilization_sum for use in uses) / known if known else None,
             alerts=sum(len(view.alerts) for view in views) + states.count("lost"),
         )
 

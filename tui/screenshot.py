@@ -1,0 +1,125 @@
+"""Pictures of the app: a screen of a live fleet drawn without a terminal, as SVG or PNG.
+
+Invariant: the picture needs nothing from the network (no web fonts), and shows what the app would show at that size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui.errors import Failed, WrongUsage
+
+if TYPE_CHECKING:
+    from tui.commands.context import Context
+    from tui.config import NodeConfig
+    from tui.fleet import Fleet
+    from tui.ui.app import RackrateApp
+
+WAIT_SECONDS = 15.0
+"""How long nodes may take until their first sample."""
+SETTLE_SECONDS = 1.5
+FONTS = "'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"
+PNG_SCALE = 1
+KEYS = {"fleet": (), "node": ("enter",), "alerts": ("a",), "help": ("question_mark",)}
+
+
+def take_screenshot(
+    context: Context,
+    nodes: Sequence[NodeConfig],
+    out: str,
+    *,
+    screen: str = "fleet",
+    node: str | None = None,
+    size: tuple[int, int] = (140, 40),
+    theme: str = "",
+) -> None:
+    """Draws `screen` of the live nodes into `out` (.svg or .png). WrongUsage: no such node; Failed: cannot write."""
+    if node is not None and all(each.name != node for each in nodes):
+        raise WrongUsage(f"There is no node named `{node}`; `rackrate nodes` lists them.")
+    if out.endswith(".png"):
+        import_renderer()
+    svg = asyncio.run(_draw(context, nodes, screen, node, size, theme))
+    write_picture(svg, Path(out))
+
+
+async def _draw(
+    context: Context, nodes: Sequence[NodeConfig], screen: str, node: str | None, size: tuple[int, int], theme: str
+) -> str:
+    from tui.fleet import Fleet
+    from tui.ui.app import RackrateApp
+    from tui.ui.theme import DARK
+
+    fleet = Fleet()
+    for each in nodes:
+        fleet.add(each.name, each.url, each.tags)
+    app = RackrateApp(
+        fleet, nodes=nodes, client_for=context.client_for, ledger_path=context.paths.ledger_path(context.config),
+        timezone=context.timezone_name(), theme=theme or DARK, unicode=True,
+    )  # fmt: skip
+    async with app.run_test(size=size) as pilot:
+        await _until(lambda: _heard(fleet) and app.costs_known, WAIT_SECONDS)
+        await asyncio.sleep(SETTLE_SECONDS)
+        await go_to(app, pilot, screen, node)
+        await asyncio.sleep(SETTLE_SECONDS)
+        app.redraw()
+        await pilot.pause()
+        return clean_svg(app.export_screenshot(title="rackrate"))
+
+
+async def go_to(app: RackrateApp, pilot, screen: str, node: str | None) -> None:  # noqa: ANN001 - textual.pilot, not imported here
+    """Opens a screen as a person would; `node` puts the cursor there first."""
+    from tui.ui.screens.fleet import FleetScreen
+
+    if node is not None and isinstance(app.screen, FleetScreen):
+        app.screen.table.move_to(app.screen.table.position(node))
+        await pilot.pause()
+    for key in KEYS[screen]:
+        await pilot.press(key)
+        await pilot.pause()
+
+
+def _heard(fleet: Fleet) -> bool:
+    return all(view.sample is not None or view.error for view in fleet)
+
+
+async def _until(holds, seconds: float) -> None:  # noqa: ANN001
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+
+
+def clean_svg(svg: str) -> str:
+    """Without the web font and its addresses: a local monospace family instead."""
+    svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"font-family:\s*Fira Code[^;}]*", f"font-family: {FONTS}", svg)
+    return svg.replace("Fira Code", "DejaVu Sans Mono")
+
+
+def import_renderer():  # noqa: ANN201 - an optional package
+    """resvg-py, or a sentence how to get it."""
+    try:
+        import resvg_py
+    except ImportError:
+        raise Failed("PNG needs the package resvg-py: pip install 'rackrate[png]', or write an .svg instead.") from None
+    return resvg_py
+
+
+def write_picture(svg: str, out: Path) -> None:
+    """As the name's ending says. Failed: the file cannot be written, or PNG cannot be made."""
+    content = to_png(svg) if out.suffix == ".png" else svg.encode()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(content)
+    except OSError as error:
+        raise Failed(f"{out}: cannot be written ({error.strerror}).") from None
+
+
+def to_png(svg: str) -> bytes:
+    """Rendered by resvg with font fallback, so that braille and blocks are there."""
+    renderer = import_renderer()
+    return bytes(renderer.svg_to_bytes(svg_string=svg, zoom=PNG_SCALE, font_family="DejaVu Sans Mono"))

@@ -1,0 +1,86 @@
+"""The terminal around the app: is there one, what can it draw, and how it is given back.
+
+Invariant: whatever ends the program (a signal, a vanished tty), the terminal is left as it was found.
+No Textual here: the commands ask the same questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+HEARTBEAT_SECONDS = 1.0
+"""How often the tty is looked for: without it Textual's input thread would spin for ever."""
+LOST_TTY_CODE = 128 + signal.SIGHUP
+
+
+def has_terminal() -> bool:
+    """The app reads keys from stdin and draws on stderr; both must be a terminal, and stdout too, or it is a pipe."""
+    streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    try:
+        return all(stream is not None and os.isatty(stream.fileno()) for stream in streams)
+    except (ValueError, OSError):
+        return False
+
+
+def draws_unicode() -> bool:
+    """True when what is drawn (on stderr) is encoded as UTF-8; otherwise only ASCII is safe."""
+    encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
+    return encoding.lower().replace("-", "").replace("_", "") == "utf8"
+
+
+def tolerate_encoding() -> None:
+    """A character that the terminal's encoding lacks becomes `?` instead of an escape sequence of several cells."""
+    reconfigure = getattr(sys.__stderr__, "reconfigure", None)
+    if reconfigure is not None and not draws_unicode():
+        reconfigure(errors="replace")
+
+
+def no_color(environ: Mapping[str, str] = os.environ) -> bool:
+    """https://no-color.org: set and not empty."""
+    return bool(environ.get("NO_COLOR"))
+
+
+def few_colors(environ: Mapping[str, str] = os.environ) -> bool:
+    """The terminal says that it has 16 colours or fewer, so themes of exact colours would be guessed at."""
+    term = environ.get("TERM", "")
+    if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return False
+    return term in ("linux", "vt100", "vt220", "ansi", "xterm-16color", "screen", "xterm", "dumb")
+
+
+def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
+    """Reached over SSH: animations would only cost bytes."""
+    return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
+
+
+def exit_on_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], None]) -> None:
+    """SIGTERM and SIGHUP call `leave(128 + number)` in the loop, instead of ending the process at once."""
+    for number in SIGNALS:
+        try:
+            loop.add_signal_handler(number, leave, 128 + number)
+        except (NotImplementedError, RuntimeError, ValueError):
+            return
+
+
+def tty_is_gone() -> bool:
+    """The terminal was closed while SIGHUP is ignored (nohup, a dead SSH): reads would return nothing for ever."""
+    import termios
+
+    stream = sys.__stdin__
+    if stream is None:
+        return False
+    try:
+        termios.tcgetattr(stream.fileno())
+    except (termios.error, OSError, ValueError):
+        return True
+    return False
+
+
+def die_without_terminal(code: int = LOST_TTY_CODE) -> None:
+    """Ends the process when a clean end did not come about: its output thread may hang on the vanished tty."""
+    os._exit(code)

@@ -1,0 +1,361 @@
+"""The full-screen app: the fleet live, what it costs, and what stands idle.
+
+Invariant: the loop of the app never waits for a node, the catalog or the ledger; an error in the background is a notice on the
+screen, never the end of the program; however it ends, the terminal is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from zoneinfo import ZoneInfo
+
+from textual import events
+from textual.app import App
+from textual.message import Message
+from textual.screen import Screen
+
+from tui import terminal
+from tui.fleet import Fleet, Totals
+from tui.format import usd
+from tui.ui import actions
+from tui.ui.glyphs import AsciiDriver, UnicodeDriver
+from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS, in_background, read_costs
+from tui.ui.panes.header import Costs
+from tui.ui.screens.base import RackrateScreen
+from tui.ui.screens.fleet import FleetScreen
+from tui.ui.theme import ANSI, DARK, NAMES, THEMES
+
+if TYPE_CHECKING:
+    from agent import wire
+    from agent.client import AgentClient
+    from pricing.catalog import Catalog
+    from tui.config import NodeConfig
+    from tui.live import Live
+
+TICK_SECONDS = 1.0
+CLOSE_SECONDS = 2.0
+"""How long leaving waits for open streams."""
+FORCED_END_SECONDS = 5.0
+HISTORY_SECONDS = 60
+
+
+class CatalogRead(Message):
+    """The prices are there, and the modules that streams need are imported."""
+
+    def __init__(self, catalog: Catalog | None, error: str | None) -> None:
+        super().__init__()
+        self.catalog = catalog
+        self.error = error
+
+
+class CostsRead(Message):
+    """The ledger was read."""
+
+    def __init__(self, costs: Costs) -> None:
+        super().__init__()
+        self.costs = costs
+
+
+class RackrateApp(App[None]):
+    """`fleet` is shown; `live` (if any) is started when the app is mounted. `clock` is monotonic seconds, `now` UTC.
+
+    With `nodes` and `client_for` the prices are read after the first paint, and only then the streams are opened.
+    With `ledger_path` the ledger is kept up to date and read once a minute.
+    """
+
+    TITLE = "rackrate"
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar = actions.bindings("app")
+    CSS = """
+    Screen { background: $background; color: $foreground; }
+    Toast { background: $rr-raised; color: $foreground; max-width: 90%; }
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        live: Live | None = None,
+        nodes: Sequence[NodeConfig] = (),
+        client_for: Callable[[NodeConfig], AgentClient] | None = None,
+        ledger_path: Path | None = None,
+        timezone: str = "UTC",
+        theme: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        costs: Costs | None = None,
+        unicode: bool | None = None,
+    ) -> None:
+        self._unicode = terminal.draws_unicode() if unicode is None else unicode
+        super().__init__(driver_class=UnicodeDriver if self._unicode else AsciiDriver, ansi_color=terminal.no_color() or None)
+        self.animation_level = "none"
+        self.fleet = fleet
+        self.live = live
+        self.clock = clock
+        self.now = now
+        self.costs = costs or Costs()
+        self._configured = nodes
+        self._client_for = client_for
+        self._ledger_path = ledger_path
+        self._timezone = timezone
+        self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
+        self._ledger_thread: threading.Thread | None = None
+        self._totals: tuple[float, Totals] | None = None
+        self._seeding: set[asyncio.Task[None]] = set()
+        for each in THEMES:
+            self.register_theme(each)
+        self.theme = chosen_theme(theme)
+
+    def get_default_screen(self) -> Screen[None]:
+        return FleetScreen()
+
+    def on_load(self) -> None:
+        terminal.exit_on_signals(asyncio.get_running_loop(), self.end)
+
+    def on_mount(self) -> None:
+        self.set_interval(TICK_SECONDS, self.tick)
+        if not self.is_headless:
+            self.set_interval(terminal.HEARTBEAT_SECONDS, self._check_tty)
+        if self.live is not None:
+            self.live.start()
+        elif self._client_for is not None:
+            self.call_after_refresh(self._read_catalog)
+        if self._ledger_path is not None and self._client_for is not None:
+            self.set_timer(FIRST_SECONDS, self.sync_ledger)
+            self.set_interval(EVERY_SECONDS, self.sync_ledger)
+
+    async def on_unmount(self) -> None:
+        for task in self._seeding:
+            task.cancel()
+        if self.live is not None:
+            closing = asyncio.ensure_future(self.live.close())
+            await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
+
+    def tick(self) -> None:
+        """A second has passed: the screen on top shows what changed."""
+        if self.live is not None:
+            self.live.take_changed()
+        self._totals = None
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Redraws the screen on top."""
+        if isinstance(self.screen, RackrateScreen) and self.screen.is_mounted:
+            self.screen.redraw()
+
+    def totals(self) -> Totals:
+        """Sums over all nodes, worked out once a tick."""
+        at = self.clock()
+        if self._totals is None or self._totals[0] != at:
+            self._totals = (at, self.fleet.totals(at))
+        return self._totals[1]
+
+    @property
+    def costs_known(self) -> bool:
+        """The ledger was read, or there is none, or it cannot be."""
+        return self._ledger_path is None or self.costs != Costs()
+
+    def clock_text(self) -> str:
+        """`14:05 +01:00`: to the minute, so that a fleet at rest writes nothing."""
+        local = self.now().astimezone(self._zone)
+        offset = f"{local:%z}"
+        return f"{local:%H:%M} {offset[:3]}:{offset[3:5]}"
+
+    def node_order(self) -> list[str]:
+        """Names as the table shows them."""
+        for screen in self.screen_stack:
+            if isinstance(screen, FleetScreen):
+                return list(screen.table.keys)
+        return []
+
+    # -- what is read in the background ------------------------------------------------------------------
+
+    def _read_catalog(self) -> None:
+        threading.Thread(target=self._import_slowly, name="rackrate-catalog", daemon=True).start()
+
+    def _import_slowly(self) -> None:
+        """Imports that cost a few hundred milliseconds, after the first paint."""
+        catalog, error = None, None
+        try:
+            import tui.live  # noqa: F401
+            from pricing.catalog import Catalog
+
+            catalog = Catalog.embedded()
+        except Exception as fault:  # noqa: BLE001 - without prices the fleet is still worth seeing
+            error = f"The prices could not be read: {fault}"
+        self.post_message(CatalogRead(catalog, error))
+
+    def on_catalog_read(self, event: CatalogRead) -> None:
+        """Prices the fleet and opens the streams."""
+        from tui.live import Live
+
+        if event.catalog is not None:
+            self.fleet.set_catalog(event.catalog)
+        if event.error:
+            self.notify(event.error, severity="warning")
+        if self._client_for is not None and self.live is None:
+            self.live = Live(self.fleet, self._configured, self._client_for, clock=self.clock)
+            self.live.start()
+        self.redraw()
+
+    def sync_ledger(self) -> None:
+        """Starts a sync unless the one before still runs."""
+        if self._ledger_thread is not None and self._ledger_thread.is_alive():
+            return
+        path, nodes, client_for, zone = self._ledger_path, self._configured, self._client_for, self._timezone
+        if path is not None and client_for is not None:
+            self._ledger_thread = in_background(
+                lambda: read_costs(path, nodes, client_for, zone), lambda costs: self._post(CostsRead(costs))
+            )
+
+    def _post(self, message: Message) -> None:
+        if self.is_running:
+            self.post_message(message)
+
+    def on_costs_read(self, event: CostsRead) -> None:
+        """Shows them; an error is said once, and the figures of before stay."""
+        if event.costs.error is None:
+            self.costs = event.costs
+        elif event.costs.error != self.costs.error:
+            self.notify(event.costs.error, title="The ledger", severity="warning", markup=False)
+            self.costs = Costs(
+                today=self.costs.today, month=self.costs.month, partial=self.costs.partial, error=event.costs.error
+            )
+        self.redraw()
+
+    def entered_node(self, name: str) -> None:
+        """Asks the node for the minute before the app was started, so that the plots are not empty."""
+        node = next((node for node in self._configured if node.name == name), None)
+        if node is None or self._client_for is None or not any(self._lacks_history(name)):
+            return
+        task = asyncio.create_task(self._seed_history(node))
+        self._seeding.add(task)
+        task.add_done_callback(self._seeding.discard)
+
+    def _lacks_history(self, name: str) -> Iterable[bool]:
+        view = self.fleet[name]
+        return (len(view.history.get(gpu.uuid, ())) < HISTORY_SECONDS for gpu in view.gpus)
+
+    async def _seed_history(self, node: NodeConfig) -> None:
+        from agent.client import ClientError
+        from tui.errors import RackrateError
+
+        assert self._client_for is not None
+        try:
+            async with self._client_for(node) as client:
+                history: wire.History = await client.history(HISTORY_SECONDS)
+        except (ClientError, RackrateError):
+            return
+        self.fleet.seed_history(node.name, history)
+        self.redraw()
+
+    # -- what can be done ------------------------------------------------------------------------------------
+
+    def open_node(self, name: str) -> None:
+        """Shows one node."""
+        from tui.ui.screens.node import NodeScreen
+
+        if name in self.fleet:
+            self.entered_node(name)
+            self.push_screen(NodeScreen(name))
+
+    def action_alerts(self) -> None:
+        from tui.ui.screens.alerts import AlertsScreen
+
+        self.push_screen(AlertsScreen())
+
+    def action_help(self) -> None:
+        from tui.ui.screens.help import HelpScreen
+
+        self.push_screen(HelpScreen())
+
+    def action_palette(self) -> None:
+        from tui.ui.screens.palette import PaletteScreen
+
+        screen = self.screen
+        if isinstance(screen, RackrateScreen):
+            self.push_screen(PaletteScreen(screen.SCOPE), self._run_chosen)
+
+    def _run_chosen(self, action: actions.Action | None) -> None:
+        if action is not None:
+            self.call_later(self.run_action, action.call, self.screen)
+
+    def action_next_theme(self) -> None:
+        place = NAMES.index(self.theme) if self.theme in NAMES else -1
+        self.theme = NAMES[(place + 1) % len(NAMES)]
+        if isinstance(self.screen, RackrateScreen):
+            self.screen.note(f"theme: {self.theme}", "text")
+
+    def action_leave(self) -> None:
+        self.exit(return_code=0)
+
+    def on_key(self, event: events.Key) -> None:
+        """A key that means nothing here gets an answer."""
+        if event.key not in self.screen.active_bindings and isinstance(self.screen, RackrateScreen):
+            name = event.character if event.is_printable and event.character else event.key
+            self.screen.note(f"{name} does nothing here; ? shows the keys.", "dim")
+
+    # -- how it ends --------------------------------------------------------------------------------------------
+
+    def end(self, code: int) -> None:
+        """Leaves with this exit code; by force when that takes too long (a terminal that no longer takes bytes)."""
+        guard = threading.Timer(FORCED_END_SECONDS, os._exit, (code,))
+        guard.daemon = True
+        guard.start()
+        self.exit(return_code=code)
+
+    def _check_tty(self) -> None:
+        if terminal.tty_is_gone():
+            self.end(terminal.LOST_TTY_CODE)
+
+
+def chosen_theme(wanted: str) -> str:
+    """The theme asked for, or the terminal's own colours where exact ones cannot be shown or are not wanted."""
+    if wanted in NAMES:
+        return wanted
+    return ANSI if terminal.no_color() or terminal.few_colors() else DARK
+
+
+def exit_line(fleet: Fleet, clock: Callable[[], float], seconds: float) -> str:
+    """`watched 12 nodes for 10 m: $312.40/h now, idle $45.20/h`."""
+    totals = fleet.totals(clock())
+    span = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} m" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    partial = f" ({totals.unpriced} without a price)" if totals.unpriced else ""
+    return (
+        f"watched {totals.nodes} node{'s' * (totals.nodes != 1)} for {span}: {usd(totals.usd_per_hour)}/h{partial}, "
+        f"idle {usd(totals.idle_usd_per_hour)}/h"
+    )
+
+
+def run(
+    nodes: Sequence[NodeConfig],
+    client_for: Callable[[NodeConfig], AgentClient],
+    *,
+    ledger_path: Path | None,
+    timezone: str,
+    theme: str = "",
+    on_exit_line: bool = True,
+) -> int:
+    """Opens the app on the nodes; returns the exit code (143 after SIGTERM, 129 after SIGHUP or a vanished terminal)."""
+    fleet = Fleet()
+    for node in nodes:
+        fleet.add(node.name, node.url, node.tags)
+    terminal.tolerate_encoding()
+    app = RackrateApp(
+        fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, timezone=timezone, theme=theme
+    )
+    started = time.monotonic()
+    app.run()
+    code = app.return_code or 0
+    if on_exit_line and code == 0 and sys.stdout.isatty():
+        print(exit_line(fleet, time.monotonic, time.monotonic() - started))
+    return code

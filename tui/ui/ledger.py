@@ -1,0 +1,63 @@
+"""Brings usage rows into the ledger in the background and reads from it what today and this month cost.
+
+Invariant: it runs in a thread of its own with a connection of its own; what goes wrong is a sentence in `Costs.error`.
+A daemon thread, so that leaving the app never waits for a node that hangs: an unfinished transaction is rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.ui.panes.header import Costs
+
+if TYPE_CHECKING:
+    from agent.client import AgentClient
+    from tui.config import NodeConfig
+
+FIRST_SECONDS = 2.0
+EVERY_SECONDS = 60.0
+
+
+def read_costs(
+    path: Path, nodes: Sequence[NodeConfig], client_for: Callable[[NodeConfig], AgentClient], timezone: str
+) -> Costs:
+    """Syncs all nodes, then sums. Nodes that do not answer are left out: their rows come with a later sync."""
+    from pricing.attribution import cost_summary
+    from pricing.catalog import Catalog
+    from pricing.ledger import Ledger
+    from tui.sync import sync
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Ledger.open(path) as ledger:
+        asyncio.run(sync(nodes, ledger, client_for=client_for))
+        summary = cost_summary(ledger, Catalog.embedded(), datetime.now(UTC), timezone)
+    return Costs(
+        today=_total(summary.today), month=_total(summary.month), partial=not (summary.today.complete and summary.month.complete)
+    )
+
+
+def _total(report: Any) -> Fraction | None:
+    """What of it has a price; None when nothing has one."""
+    totals = report.totals
+    return Fraction(totals.total_cost) if totals.total_cost is not None else None
+
+
+def in_background(work: Callable[[], Costs], done: Callable[[Costs], None]) -> threading.Thread:
+    """Runs `work` in a daemon thread and gives its outcome to `done` there; never raises."""
+
+    def body() -> None:
+        try:
+            costs = work()
+        except Exception as error:  # noqa: BLE001 - whatever the ledger or a node does, the app goes on
+            costs = Costs(error=str(error) or type(error).__name__)
+        done(costs)
+
+    thread = threading.Thread(target=body, name="rackrate-ledger", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,90 @@
+"""Text as lines of styled spans: what every pane of the app is made of.
+
+Invariant: a line is immutable and comparable, so a pane repaints exactly the lines that differ; widths count terminal cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+Span = tuple[str, str]
+"""Text and the name of its style (`tui.ui.theme`)."""
+Line = tuple[Span, ...]
+
+BLANK: Line = ()
+
+
+def width(line: Iterable[Span]) -> int:
+    """Cells that it takes."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+def fitted(text: str, cells: int, *, right: bool = False) -> str:
+    """`text` in exactly `cells` cells: padded, or cut with `…`."""
+    if cells <= 0:
+        return ""
+    length = len(text) if text.isascii() else cell_len(text)
+    if length > cells:
+        return set_cell_size(text, cells - 1) + "…"
+    return " " * (cells - length) + text if right else text + " " * (cells - length)
+
+
+def cropped(line: Line, cells: int) -> Line:
+    """The line in at most `cells` cells, with `…` where it was cut."""
+    if width(line) <= cells:
+        return line
+    kept: list[Span] = []
+    left = cells
+    for text, style in line:
+        if cell_len(text) >= left:
+            kept.append((fitted(f"{text} ", left).rstrip() if cell_len(text) == left else fitted(text, left), style))
+            break
+        kept.append((text, style))
+        left -= cell_len(text)
+    return tuple(kept)
+
+
+def spread(left: Line, right: Line, cells: int) -> Line:
+    """`left` at the start and `right` at the end; `right` is left out when both do not fit."""
+    room = cells - width(left) - width(right)
+    return (*left, (" " * room, "text"), *right) if room >= 2 else left
+
+
+def joined(parts: Iterable[Line], separator: str = "   ", cells: int = 10_000) -> Line:
+    """As many of the parts as fit, in order."""
+    out: list[Span] = []
+    used = 0
+    for part in parts:
+        need = width(part) + (len(separator) if out else 0)
+        if used + need > cells:
+            break
+        if out:
+            out.append((separator, "dim"))
+        out.extend(part)
+        used += need
+    return tuple(out)
+
+
+def wrapped(text: str, style: str, cells: int, indent: str = "") -> list[Line]:
+    """A sentence over as many lines as it takes."""
+    lines: list[Line] = []
+    current = ""
+    for word in text.split():
+        if current and cell_len(f"{current} {word}") > cells - len(indent):
+            lines.append(((indent + current, style),))
+            current = word
+        else:
+            current = f"{current} {word}" if current else word
+    return [*lines, ((indent + current, style),)] if current else lines
+
+
+def to_strip(line: Line, styles: Mapping[str, Style], cells: int, under: str = "page") -> Strip:
+    """Painted to exactly `cells` cells on the style `under`."""
+    base = styles[under]
+    segments = [Segment(text, base + styles[style]) for text, style in line if text]
+    return Strip(segments).adjust_cell_length(cells, base)

@@ -1,0 +1,164 @@
+"""One GPU as lines: what it does, who holds it, and the last minute drawn.
+
+Invariant: what the driver does not tell is `–`; a lost GPU says so in a word and keeps its name.
+"""
+
+from __future__ import annotations
+
+from tui import format as fmt
+from tui.columns import gpu_state_text, power_text
+from tui.fleet import GpuUse, NodeView
+from tui.ui.lines import BLANK, Line, fitted, joined
+from tui.ui.widgets.plot import area, bar, halved
+
+MINUTE_SECONDS = 60
+PLOT_CELLS = MINUTE_SECONDS // 2
+"""Two seconds to a cell."""
+WIDE_CELLS = 100
+"""From here a minute of plot has its full width."""
+_MODEL_WORDS = ("NVIDIA ", "Tesla ")
+
+
+def short_model(model: str | None) -> str:
+    """`H100 80GB HBM3` of `NVIDIA H100 80GB HBM3`."""
+    text = fmt.clean(model or fmt.UNKNOWN)
+    for word in _MODEL_WORDS:
+        text = text.removeprefix(word)
+    return text
+
+
+def state_style(use: GpuUse, dim: bool = False) -> str:
+    """Lost is red, idle is money: amber; the word says it too."""
+    if use.gpu.state != "ok":
+        return "lost"
+    return "idle" if use.held is False else "dim" if dim else "text"
+
+
+def holders_text(use: GpuUse) -> str:
+    """Who holds it: `ada · vision · job 4711`, or `nobody`."""
+    processes = use.gpu.processes
+    if processes is None:
+        return "holder not known"
+    if not processes:
+        return "nobody"
+    users = ", ".join(use.users)
+    projects = ", ".join(sorted({p.project for p in processes if p.project}))
+    return fmt.clean(" · ".join(part for part in (users, projects) if part))
+
+
+def brief(view: NodeView, use: GpuUse, cells: int, dim: bool = False) -> Line:
+    """One line: index, state, bar, utilisation, memory, power, temperature, last minute, holders; as much as fits."""
+    gpu, value = use.gpu, "dim" if dim else "text"
+    filled, empty = bar(gpu.utilization_ratio, 16)
+    head: Line = (
+        (f"{gpu.index:>3} ", "dim"), (fitted(gpu_state_text(use), 5), state_style(use, dim)), (" ", value),
+        (filled, "dim" if dim else "accent"), (empty, "rule"), (f"{fmt.percent(gpu.utilization_ratio):>5}", value),
+    )  # fmt: skip
+    parts = [
+        head,
+        ((fitted(memory_text(use), 11, right=True), value),),
+        ((fitted(power_text(use), 8, right=True), value),),
+        ((f"{fmt.celsius(gpu.temperature_celsius):>5}", value),),
+        ((area(history(view, use), PLOT_CELLS)[0], "dim" if dim else "accent"),),
+        ((fitted(holders_text(use), min(28, cells)).rstrip(), "dim" if dim or not use.held else "text"),),
+    ]
+    if cells < 112:
+        parts.pop(4)
+    return joined(parts, "  ", cells)
+
+
+def history(view: NodeView, use: GpuUse) -> list[float | None]:
+    """Its utilisations of the last minute."""
+    known = view.history.get(use.gpu.uuid)
+    return known.values(MINUTE_SECONDS) if known else []
+
+
+def memory_text(use: GpuUse) -> str:
+    """`31.2/80.0G`."""
+    used, total = fmt.size(use.gpu.memory_used_bytes), fmt.size(use.gpu.memory_total_bytes)
+    if use.gpu.memory_used_bytes == 0:
+        used = "0"
+    elif used[-1:] == total[-1:]:
+        used = used[:-1] or used
+    return fmt.UNKNOWN if used == total == fmt.UNKNOWN else f"{used}/{total}"
+
+
+def full(view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, named: bool = False) -> list[Line]:
+    """Two lines and a plot two rows high; a third line where something is wrong. `named`: with its model."""
+    value = "dim" if dim else "text"
+    first, second = zip(*_columns(use, value, named=named), strict=True)
+    upper, lower = _plot(view, use, cells)
+    index: Line = ((f"{use.gpu.index:>3} ", "strong"), (fitted(gpu_state_text(use), 5), state_style(use, dim)))
+    accent, ratio = "dim" if dim else "accent", f" {fmt.percent(use.gpu.utilization_ratio):>4}"
+    return [
+        joined([(*index, (f" {upper}", accent), (ratio, "dim" if dim else "strong")), *first], "  ", cells),
+        joined([((" " * 10, "dim"), (lower, accent), ("     ", "dim")), *second], "  ", cells),
+        *_trouble(use, cells),
+    ]
+
+
+def _plot(view: NodeView, use: GpuUse, cells: int) -> list[str]:
+    """A minute, in half the width where there is little room."""
+    points = history(view, use)
+    return area(points, PLOT_CELLS, 2) if cells >= WIDE_CELLS else area(halved(points), PLOT_CELLS // 2, 2)
+
+
+def _columns(use: GpuUse, value: str, *, named: bool) -> list[tuple[Line, Line]]:
+    """What stands beside the plot, in two rows, the most wanted first."""
+    gpu = use.gpu
+    filled, empty = bar(_memory_ratio(use), 8)
+    held = "text" if use.held and value == "text" else "dim"
+    pairs: list[tuple[Line, Line]] = [
+        (((filled, value), (empty, "rule"), (f" {fitted(memory_text(use), 11)}", value)), ((fitted(holders_text(use), 20), held),)),
+        (((fitted(power_text(use), 9), value),), (("PCIe ", "dim"), (fitted(pcie_text(use), 4), value))),
+        (((fitted(fmt.celsius(gpu.temperature_celsius), 7), value),),
+         (("ECC ", "dim"), (fitted(ecc_text(use), 3), "lost" if gpu.ecc_uncorrected_total else value))),
+        ((("SM  ", "dim"), (f"{megahertz(gpu.clock_sm_hertz):>8}", value)),
+         (("MEM ", "dim"), (f"{megahertz(gpu.clock_memory_hertz):>8}", value))),
+        throttle(use, value),
+    ]  # fmt: skip
+    if named:
+        pairs.insert(2, (((fitted(short_model(gpu.model), 14), "dim"),), ((" " * 14, "dim"),)))
+    return pairs
+
+
+def _trouble(use: GpuUse, cells: int) -> list[Line]:
+    words = [fmt.clean(use.gpu.reason)] if use.gpu.reason else []
+    if use.gpu.xid_last is not None:
+        words.append(f"XID {use.gpu.xid_last} seen {sum(use.gpu.xid_counts.values())} times")
+    return [((fitted(f"    {'; '.join(words)}", cells).rstrip(), "lost"),)] if words else []
+
+
+def _memory_ratio(use: GpuUse) -> float | None:
+    used, total = use.gpu.memory_used_bytes, use.gpu.memory_total_bytes
+    return used / total if used is not None and total else None
+
+
+def megahertz(hertz: int | None) -> str:
+    """`1410 MHz`."""
+    return fmt.UNKNOWN if hertz is None else f"{hertz / 1e6:.0f} MHz"
+
+
+def pcie_text(use: GpuUse) -> str:
+    """`4x16`: generation and width."""
+    generation, lanes = use.gpu.pcie_generation, use.gpu.pcie_width
+    return fmt.UNKNOWN if generation is None or lanes is None else f"{generation}x{lanes}"
+
+
+def ecc_text(use: GpuUse) -> str:
+    """`3+0`: corrected and uncorrected errors since the driver was loaded."""
+    corrected, uncorrected = use.gpu.ecc_corrected_total, use.gpu.ecc_uncorrected_total
+    if corrected is None and uncorrected is None:
+        return fmt.UNKNOWN
+    return "+".join(fmt.UNKNOWN if count is None else str(count) for count in (corrected, uncorrected))
+
+
+def throttle(use: GpuUse, value: str) -> tuple[Line, Line]:
+    """Why it runs below its clocks. `gpu_idle` is no throttling: there is nothing to do."""
+    reasons = use.gpu.throttle_reasons
+    if reasons is None:
+        return (("throttling", "dim"),), (("not known", "dim"),)
+    named = [reason.replace("_", " ") for reason in reasons if reason != "gpu_idle"]
+    if not named:
+        return (("not throttled", "dim"),), BLANK
+    return (("throttled by", "idle"),), ((fmt.clean(", ".join(named)), value),)

@@ -1,0 +1,114 @@
+"""Header, status and footer as lines.
+
+Invariant: the header sums over all nodes, the status over exactly the rows that are shown; both say when a price is missing.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import msgspec
+
+from tui import format as fmt
+from tui.fleet import Totals
+from tui.ui import actions
+from tui.ui.lines import Line, fitted, joined, spread
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger says, in USD; None while it is not known. `partial`: some part of it has no price."""
+
+    today: Fraction | None = None
+    month: Fraction | None = None
+    partial: bool = False
+    error: str | None = None
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What the status line needs to know of the table."""
+
+    totals: Totals
+    filter_text: str = ""
+    hidden_columns: int = 0
+    frozen_seconds: int = 0
+
+
+def header_lines(totals: Totals, costs: Costs, clock: str, cells: int, height: int) -> list[Line]:
+    """Two lines, or one where there is little room."""
+    money = _money(totals, costs)
+    states = _states(totals)
+    name: Line = ((" RACKRATE", "title"),)
+    if height < 2:
+        return [joined([((" ", "text"), *states), *money], "  ", cells)]
+    gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))
+    if totals.gpus_lost:
+        gpus += ((f" · {totals.gpus_lost} lost", "lost"),)
+    first = joined([name, states, gpus], "   ", cells)
+    return [
+        spread(first, ((f"{clock} ", "dim"),), cells),
+        joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals)], "   ", cells),
+    ]
+
+
+def _states(totals: Totals) -> Line:
+    line: Line = ((f"{totals.live} live", "strong" if totals.live else "dim"),)
+    line += ((" · ", "dim"), (f"{totals.stale} stale", "idle" if totals.stale else "dim"))
+    line += ((" · ", "dim"), (f"{totals.lost} lost", "lost" if totals.lost else "dim"))
+    waiting = totals.nodes - totals.live - totals.stale - totals.lost
+    return (*line, (" · ", "dim"), (f"{waiting} connecting", "dim")) if waiting else line
+
+
+def _money(totals: Totals, costs: Costs) -> list[Line]:
+    known = totals.unpriced < totals.nodes
+    mark = "~" if known and totals.unpriced else ""
+    now = f"{mark}{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN
+    idle = f"{mark}{fmt.usd(totals.idle_usd_per_hour)}/h" if known else fmt.UNKNOWN
+    about = "~" if costs.partial else ""
+    return [
+        (("now ", "dim"), (now, "strong")),
+        (("idle ", "dim"), (idle, "idle" if totals.idle_usd_per_hour else "text")),
+        (("today ", "dim"), (about * (costs.today is not None) + fmt.usd(costs.today), "strong")),
+        (("month ", "dim"), (about * (costs.month is not None) + fmt.usd(costs.month), "strong")),
+    ]
+
+
+def _extras(totals: Totals) -> list[Line]:
+    extras: list[Line] = []
+    if 0 < totals.unpriced < totals.nodes:
+        extras.append(((f"partial: {totals.unpriced} without a price", "dim"),))
+    if totals.alerts:
+        extras.append(((f"{totals.alerts} alert{'s' * (totals.alerts != 1)}", "lost"),))
+    extras.append(((fmt.watts(totals.power_watts), "text"),))
+    extras.append((("util ", "dim"), (fmt.percent(totals.utilization_ratio), "text")))
+    return extras
+
+
+def status_line(shown: Shown, note: Line, cells: int) -> Line:
+    """Sums of the rows that are shown at the left; hidden columns and a frozen order at the right; a note wins the middle."""
+    totals = shown.totals
+    known = totals.unpriced < totals.nodes
+    left: list[Line] = []
+    if shown.filter_text:
+        left.append(((" ", "dim"), (f"/{fitted(fmt.clean(shown.filter_text), min(30, len(shown.filter_text)))}", "accent")))
+    count: Line = ((f"{totals.nodes} node{'s' * (totals.nodes != 1)}", "text"),)
+    left.append(count if left else ((" ", "dim"), *count))
+    left.append(((f"{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN, "text"),))
+    if totals.idle_usd_per_hour:
+        left.append((("idle ", "dim"), (f"{fmt.usd(totals.idle_usd_per_hour)}/h", "idle")))
+    if totals.unpriced:
+        left.append(((f"{totals.unpriced} without a price", "dim"),))
+    right: list[Line] = []
+    if shown.frozen_seconds:
+        right.append(((f"order held {shown.frozen_seconds}s", "dim"),))
+    if shown.hidden_columns:
+        right.append(((f"+{shown.hidden_columns} hidden", "accent"), (" w", "key")))
+    end: Line = (*joined(right, "  ", cells), (" ", "text"))
+    if note:
+        return spread(joined([((" ", "text"), *note)], "", cells) or ((fitted(" " + note[0][0], cells), note[0][1]),), end, cells)
+    return spread(joined(left, "  ", cells), end, cells)
+
+
+def footer_line(scope: actions.Scope, cells: int) -> Line:
+    """`Enter open  / filter  ...`: as many as fit."""
+    parts: list[Line] = [((key, "key"), (f" {name}", "dim")) for key, name in actions.footer(scope)]
+    return ((" ", "dim"), *joined(parts, "  ", cells - 1))

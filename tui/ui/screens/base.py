@@ -1,0 +1,70 @@
+"""What all screens share: header, status, footer, and a redraw once a second.
+
+Invariant: a screen that is not on top is not redrawn; it catches up when it is shown again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.screen import Screen
+
+from tui.ui.actions import Scope
+from tui.ui.widgets.header import Header, header_height
+from tui.ui.widgets.status import Footer, StatusLine
+
+if TYPE_CHECKING:
+    from tui.ui.app import RackrateApp
+
+FOOTER_FROM_ROWS = 10
+STATUS_FROM_ROWS = 7
+
+
+class RackrateScreen(Screen[None]):
+    """Subclasses set `SCOPE`, compose their parts and say in `redraw` what they show now."""
+
+    SCOPE: ClassVar[Scope]
+    CSS = "RackrateScreen { background: $background; layout: vertical; }"
+
+    @property
+    def rackrate(self) -> RackrateApp:
+        """The app, with its type."""
+        from tui.ui.app import RackrateApp
+
+        assert isinstance(self.app, RackrateApp)
+        return self.app
+
+    def redraw(self) -> None:
+        """Shows the fleet as it is now."""
+        raise NotImplementedError
+
+    def on_screen_resume(self) -> None:
+        self.fit_rows()
+        self.redraw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.fit_rows()
+        self.call_after_refresh(self.redraw)
+
+    def fit_rows(self) -> None:
+        """Gives header, status and footer the lines that a screen of this height can spare."""
+        rows = self.app.size.height
+        for header in self.query(Header):
+            header.styles.height = header_height(rows)
+            header.display = header_height(rows) > 0
+        for status in self.query(StatusLine):
+            status.display = rows >= STATUS_FROM_ROWS
+        for footer in self.query(Footer):
+            footer.display = rows >= FOOTER_FROM_ROWS
+
+    def note(self, text: str, style: str = "idle") -> None:
+        """A sentence in the status line for a few seconds."""
+        for status in self.query(StatusLine):
+            status.note(text, style)
+
+    def show_header(self) -> None:
+        """The totals of all nodes."""
+        app = self.rackrate
+        for header in self.query(Header):
+            header.show_totals(app.totals(), app.costs, app.clock_text())

@@ -1,0 +1,82 @@
+"""Help, made from the registry of actions, with what the signs mean and the filter language.
+
+Invariant: a key that exists is listed here, because both come from the same place.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from tui.columns import NODE_COLUMNS
+from tui.ui import actions
+from tui.ui.lines import BLANK, Line, fitted
+from tui.ui.panes.node import rule
+from tui.ui.screens.base import RackrateScreen
+from tui.ui.widgets.lines_view import LinesView
+from tui.ui.widgets.status import Footer
+
+_SIGNS: tuple[tuple[str, str, str], ...] = (
+    ("▁▂▃▄▅▆▇█", "accent", "a GPU each, by utilisation"),
+    ("○", "idle", "a GPU that nobody holds: it costs and does nothing"),
+    ("✗", "lost", "a GPU that the driver lost"),
+    ("·", "accent", "a GPU whose driver does not tell"),
+    ("–", "dim", "not known (never 0); the node's screen says why"),
+    ("~", "text", "an estimate, or a sum with a part that has no price"),
+    ("live stale lost", "text", "by the age of the newest sample: to 3 s, to 15 s, older"),
+)
+_FILTERS: tuple[tuple[str, str], ...] = (
+    ("train", "a word in the name, type, users, models, place or tags"),
+    ("state:idle", "keys: node state gpu user project type cloud region zone buy tag alert"),
+    ("util<20 cost>5", "numbers: util mem (%) power (W) gpus idle cost ($/h) age (s)"),
+    ("user:me !spot", "terms are joined by AND; ! negates one"),
+)
+
+
+def help_lines(cells: int) -> list[Line]:
+    """Everything that can be pressed, and what is to be seen."""
+    lines: list[Line] = []
+    for group, members in actions.groups().items():
+        lines.append(rule(group, cells))
+        lines += [_key_line(action) for action in members]
+        lines.append(BLANK)
+    lines.append(rule("Columns", cells))
+    lines += [
+        ((f"  {column.sort_key or ' '}  ", "key"), (fitted(column.title, 12), "text"),
+         (f"sorts by it with {column.sort_key}" if column.sort_key else "", "dim"))
+        for column in NODE_COLUMNS
+    ]  # fmt: skip
+    lines += [BLANK, rule("Signs", cells)]
+    lines += [((f"  {fitted(sign, 17)}", style), (text, "text")) for sign, style, text in _SIGNS]
+    lines += [BLANK, rule("Filters", cells)]
+    lines += [((f"  {fitted(example, 17)}", "key"), (text, "text")) for example, text in _FILTERS]
+    return lines
+
+
+def _key_line(action: actions.Action) -> Line:
+    return (
+        (f"  {fitted(action.shown, 9) if len(action.shown) < 9 else action.shown + ' '}", "key"),
+        (f" {fitted(actions.other_keys(action), 12)}" if len(action.shown) < 9 else " ", "dim"),
+        (action.title, "text"),
+    )
+
+
+class HelpScreen(RackrateScreen):
+    """Scrolls with the arrows."""
+
+    SCOPE = "help"
+    BINDINGS: ClassVar = [*actions.bindings("help")]
+
+    def compose(self) -> ComposeResult:
+        yield LinesView(id="page")
+        yield Footer("help")
+
+    def on_mount(self) -> None:
+        self.query_one("#page").focus()
+
+    def redraw(self) -> None:
+        self.query_one("#page", LinesView).show(help_lines(max(20, self.app.size.width - 1)))
+
+    def action_back(self) -> None:
+        self.app.pop_screen()

@@ -1,0 +1,1 @@
+"""Widgets. Invariant: each paints cached lines and marks only what changed as dirty."""

@@ -1,0 +1,25 @@
+"""The header: how many nodes are live, and what all of them cost.
+
+Invariant: it shrinks to one line on a low screen and vanishes on a tiny one; it never pushes the rows out.
+"""
+
+from __future__ import annotations
+
+from tui.fleet import Totals
+from tui.ui.panes.header import Costs, header_lines
+from tui.ui.widgets.lines_view import RaisedLines
+
+LOW_ROWS, TINY_ROWS = 12, 5
+
+
+def header_height(rows: int) -> int:
+    """Lines that the header may take of a screen of `rows` lines."""
+    return 2 if rows >= LOW_ROWS else 1 if rows > TINY_ROWS else 0
+
+
+class Header(RaisedLines):
+    """Two lines of totals."""
+
+    def show_totals(self, totals: Totals, costs: Costs, clock: str) -> None:
+        """Repaints only what changed."""
+        self.show(header_lines(totals, costs, clock, self.app.size.width, header_height(self.app.size.height)))
