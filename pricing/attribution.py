@@ -22,12 +22,13 @@ from pricing.ledger import Ledger
 from pricing.ledger_totals import Total, extent, totals
 from pricing.money import PerHour
 from pricing.rates import Catalog, Rates
-from pricing.report import COST_PARTS, Report, Row
+from pricing.report import Report, Row
 from pricing.usage import KINDS
 
 HELD, IDLE, LOST, DOWN, HOST = range(len(KINDS))
 _COLUMN = {HELD: 0, IDLE: 1, LOST: 2, DOWN: 3, HOST: 0}
 """Kind -> place in `report.COST_PARTS`."""
+_NOTHING = Fraction(0)
 
 
 class CostSummary(NamedTuple):
@@ -62,10 +63,9 @@ def attribute(
         for label, starts_ms, ends_ms in _stretches(keys, extent(connection), start, end, tz):
             for total in totals(connection, starts_ms, ends_ms):
                 books.add(label, total)
-    rows = books.rows()
     return Report(
-        rows=rows,
-        totals=_sum(rows),
+        rows=books.rows(),
+        totals=books.totals(),
         start=start.astimezone(UTC),
         end=end.astimezone(UTC),
         tz=tz,
@@ -116,17 +116,17 @@ def _stretches(
 
 
 class _Group:
-    """What has been added up for one set of labels. `costs`: price per share x ms -> share x ms of each cost part."""
+    """What has been added up for one set of labels. `costs`: place of the rate -> share x ms of each cost part."""
 
     __slots__ = ("held", "idle", "busy", "measured", "energy_mj", "costs", "unpriced")
 
     def __init__(self) -> None:
         self.held = self.idle = self.busy = self.measured = 0
         self.energy_mj: int | None = None
-        self.costs: dict[Fraction, list[int]] = {}
+        self.costs: dict[int, list[int]] = {}
         self.unpriced = False
 
-    def add(self, total: Total, column: int, rate: Fraction | None) -> None:
+    def add(self, total: Total, column: int, rate: int | None) -> None:
         if total.kind == HELD:
             self.held += total.share_ms
             self.busy += total.busy
@@ -140,11 +140,34 @@ class _Group:
         else:
             self.costs.setdefault(rate, [0, 0, 0, 0])[column] += total.share_ms
 
-    def row(self, keys: tuple[str, ...]) -> Row:
+    def join(self, other: _Group) -> None:
+        """Adds all of `other`."""
+        self.held += other.held
+        self.idle += other.idle
+        self.busy += other.busy
+        self.measured += other.measured
+        if other.energy_mj is not None:
+            self.energy_mj = (self.energy_mj or 0) + other.energy_mj
+        self.unpriced |= other.unpriced
+        for rate, amounts in other.costs.items():
+            mine = self.costs.setdefault(rate, [0, 0, 0, 0])
+            for column, amount in enumerate(amounts):
+                mine[column] += amount
+
+    def row(self, keys: tuple[str, ...], rates: Sequence[Fraction]) -> Row:
         parts: list[Fraction | None] = [None] * 4
         if self.costs or not self.unpriced:
-            parts = [sum((rate * amounts[place] for rate, amounts in self.costs.items()), Fraction(0)) for place in range(4)]
+            parts = [_cost(self.costs, column, rates) for column in range(4)]
         return Row(keys, self.held, self.idle, self.busy, self.measured, self.energy_mj, *parts, not self.unpriced)
+
+
+def _cost(costs: Mapping[int, Sequence[int]], column: int, rates: Sequence[Fraction]) -> Fraction:
+    cost = _NOTHING
+    for rate, amounts in costs.items():
+        if amounts[column]:
+            part = rates[rate] * amounts[column]
+            cost = cost + part if cost else part
+    return cost
 
 
 class _Books:
@@ -157,7 +180,8 @@ class _Books:
         self._keys = keys
         self._day = keys.index("day") if "day" in keys else None
         self._groups: defaultdict[tuple[str, ...], _Group] = defaultdict(_Group)
-        self._known: dict[tuple[int, int, int], tuple[tuple[str | None, ...], int, Fraction | None]] = {}
+        self._known: dict[tuple[int, int, int], tuple[tuple[str | None, ...], int, int | None]] = {}
+        self._rates: dict[Fraction, int] = {}
 
     def add(self, day: str, total: Total) -> None:
         place = total[:3]
@@ -171,39 +195,30 @@ class _Books:
         if rate is None:
             self.unpriced[total.placement_id, total.kind == HOST] += total.share_ms
 
-    def _meaning(self, total: Total) -> tuple[tuple[str | None, ...], int, Fraction | None]:
-        """(labels, cost part, price per share x ms)."""
-        placed = self.rates.placements[total.placement_id]
+    def _meaning(self, total: Total) -> tuple[tuple[str | None, ...], int, int | None]:
+        """(labels, cost part, place of the rate)."""
+        placed, host = self.rates.placements[total.placement_id], total.kind == HOST
         column = _COLUMN[total.kind]
         holder: Holder | str = grouping.IDLE
         if total.kind == HELD:
             holder = self.rates.holders[total.holder_id]
-        elif total.kind == HOST and self.rates.lacks_gpus(placed):
+        elif host and self.rates.lacks_gpus(placed):
             column = _COLUMN[LOST]
-        elif total.kind == HOST:
+        elif host:
             holder = grouping.HOST
-        rate = self.rates.per_share_ms(total.placement_id, host=total.kind == HOST)
-        return grouping.labels(self._keys, placed, holder), column, rate
+        rate = self.rates.per_share_ms(total.placement_id, host=host)
+        place = None if rate is None else self._rates.setdefault(rate, len(self._rates))
+        return grouping.labels(self._keys, placed, holder), column, place
 
     def rows(self) -> tuple[Row, ...]:
+        """One row per group, names before our own labels."""
+        rates = tuple(self._rates)
         ordered = sorted(self._groups, key=grouping.order)
-        return tuple(self._groups[keys].row(keys) for keys in ordered)
+        return tuple(self._groups[keys].row(keys, rates) for keys in ordered)
 
-
-def _sum(rows: Sequence[Row]) -> Row:
-    """The totals: what is known, added up."""
-    energies = [row.energy_mj for row in rows if row.energy_mj is not None]
-    priced = [row for row in rows if row.allocated_cost is not None]
-    parts: list[Fraction | None] = [None] * 4
-    if priced or not rows:
-        parts = [sum((getattr(row, column) for row in priced), Fraction(0)) for column in COST_PARTS]
-    return Row(
-        (),
-        sum(row.held_share_ms for row in rows),
-        sum(row.idle_share_ms for row in rows),
-        sum(row.busy for row in rows),
-        sum(row.measured_share_ms for row in rows),
-        sum(energies) if energies else None,
-        *parts,
-        all(row.complete for row in rows),
-    )
+    def totals(self) -> Row:
+        """All groups together; costs are of what has a price."""
+        total = _Group()
+        for group in self._groups.values():
+            total.join(group)
+        return total.row((), tuple(self._rates))

@@ -19,7 +19,8 @@ KEYS = (*HOLDER_KEYS, *PLACEMENT_KEYS, "day")
 TAG = "tag:"
 
 IDLE, HOST, UNKNOWN, NONE = "(idle)", "(host)", "(unknown)", "(none)"
-LABELS = frozenset((IDLE, HOST, UNKNOWN, NONE))
+LABELS = (NONE, UNKNOWN, HOST, IDLE)
+"""In the order in which they stand below the names."""
 
 
 class Holder(NamedTuple):
@@ -70,6 +71,6 @@ def _label(key: str, placed: Placed, holder: Holder | str) -> str | None:
     return shown(getattr(placed, key), absent)
 
 
-def order(keys: Sequence[str]) -> tuple[tuple[bool, str], ...]:
+def order(keys: Sequence[str]) -> tuple[tuple[int, str], ...]:
     """Sort key: names first, our own labels after them."""
-    return tuple((key in LABELS, key) for key in keys)
+    return tuple((LABELS.index(key) + 1 if key in LABELS else 0, key) for key in keys)

@@ -21,7 +21,7 @@ from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from pricing.ledger_check import check
 from pricing.ledger_dictionary import Dictionary, taken_elsewhere
 from pricing.ledger_faults import is_busy, translated
-from pricing.ledger_merge import HOUR_MS, STORED_COLUMNS, Ids, LedgerRow, Merger
+from pricing.ledger_merge import HOUR_MS, STORED_COLUMNS, Ids, LedgerRow, Merger, sums_of
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 
 
@@ -273,13 +273,14 @@ class _Page:
             " rows = excluded.rows, last_sequence = excluded.last_sequence",
             [row.record(self.node_id, self.meter_id) for row in rows],
         )
-        self.connection.executemany(
-            "INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " share_ms = share_ms + excluded.share_ms, busy = busy + excluded.busy,"
-            " measured_share_ms = measured_share_ms + excluded.measured_share_ms, energy_mj ="
-            " CASE WHEN excluded.energy_mj IS NULL THEN energy_mj ELSE COALESCE(energy_mj, 0) + excluded.energy_mj END",
-            [(row.hour, row.ids.placement, row.ids.kind, row.ids.holder, *row.growth()) for row in rows],
-        )
+        for table, sums in zip(("hours", "days"), sums_of(rows), strict=True):
+            self.connection.executemany(
+                f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                " share_ms = share_ms + excluded.share_ms, busy = busy + excluded.busy,"
+                " measured_share_ms = measured_share_ms + excluded.measured_share_ms, energy_mj ="
+                " COALESCE(energy_mj + excluded.energy_mj, energy_mj, excluded.energy_mj)",
+                [(*place, *amounts) for place, amounts in sums.items()],
+            )
 
     def _wrong(self, what: str) -> LedgerError:
         return LedgerError(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from pricing.ledger_merge import HOURS_PER_DAY
 from pricing.usage import WHOLE_SHARE
 
 
@@ -31,17 +32,25 @@ def _counts(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _sums(connection: sqlite3.Connection) -> Iterator[str]:
-    rows = (
-        "SELECT hour, placement_id, kind, holder_id, SUM((ends_ms - starts_ms) * share), SUM(busy),"
-        " SUM(measured_ms * share), SUM(energy_mj) FROM usage GROUP BY hour, placement_id, kind, holder_id"
-    )
-    differing = connection.execute(f"SELECT COUNT(*) FROM (SELECT * FROM hours EXCEPT {rows})").fetchone()[0]
-    absent = connection.execute(f"SELECT COUNT(*) FROM ({rows} EXCEPT SELECT * FROM hours)").fetchone()[0]
-    if differing or absent:
-        yield f"the sums per hour are not those of the rows in {max(differing, absent)} places"
+    """Whether the sums per hour and per day are those of the rows."""
+    amounts = "SUM(busy), SUM(measured_ms * share), SUM(energy_mj)"
+    group = "placement_id, kind, holder_id"
+    sources = {
+        "hours": f"SELECT hour, {group}, SUM((ends_ms - starts_ms) * share), {amounts} FROM usage GROUP BY hour, {group}",
+        "days": f"SELECT at / {HOURS_PER_DAY} AS day, {group}, SUM(share_ms), SUM(busy), SUM(measured_share_ms),"
+        f" SUM(energy_mj) FROM hours GROUP BY day, {group}",
+    }
+    for table, rows in sources.items():
+        wrong = connection.execute(
+            f"SELECT (SELECT COUNT(*) FROM (SELECT * FROM {table} EXCEPT {rows}))"
+            f" + (SELECT COUNT(*) FROM ({rows} EXCEPT SELECT * FROM {table}))"
+        ).fetchone()[0]
+        if wrong:
+            yield f"{wrong} sums of {table} are not those of the rows"
 
 
 class _Row(NamedTuple):
+    hour: int
     node: int
     gpu: int
     meter: int
@@ -76,11 +85,11 @@ class _Tiling:
         rows = map(
             _Row._make,
             self._connection.execute(
-                "SELECT node_id, gpu_id, meter_id, starts_ms, ends_ms, share FROM usage ORDER BY hour, node_id"
+                "SELECT hour, node_id, gpu_id, meter_id, starts_ms, ends_ms, share FROM usage ORDER BY hour, node_id"
             ),
         )
         found: list[str] = []
-        for _, same in groupby(rows, key=lambda row: row.node):
+        for _, same in groupby(rows, key=lambda row: row[:2]):
             found += self._node_hour(sorted(same, key=lambda row: (row.gpu, row.starts_ms)))
             if len(found) >= 20:
                 break
@@ -92,7 +101,7 @@ class _Tiling:
 
     def _gpu_hour(self, rows: list[_Row]) -> Iterator[str]:
         """One GPU in one hour: at every moment between two edges the shares sum to one whole."""
-        edges = sorted({edge for row in rows for edge in row[3:5]})
+        edges = sorted({edge for row in rows for edge in (row.starts_ms, row.ends_ms)})
         if len(edges) == len(rows) + 1 and all(row.share == WHOLE_SHARE for row in rows):
             for row in rows:
                 yield from self._piece(rows[0], row.starts_ms, row.ends_ms, [row])

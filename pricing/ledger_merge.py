@@ -12,6 +12,9 @@ from typing import NamedTuple
 from pricing.usage import Usage
 
 HOUR_MS = 3_600_000
+HOURS_PER_DAY = 24
+Sums = dict[tuple[int, int, int, int], list[int | None]]
+"""(hour or day, placement, kind, holder) -> share x ms, busy, share x measured ms, energy or None."""
 
 
 class Ids(NamedTuple):
@@ -114,6 +117,21 @@ class Merger:
         row.rows += rows
         row.last_sequence = sequence
         self.touched[id(row)] = row
+
+
+def sums_of(rows: Iterable[LedgerRow]) -> tuple[Sums, Sums]:
+    """What a page added, per hour and per day (of UTC)."""
+    hours: Sums = {}
+    days: Sums = {}
+    for row in rows:
+        ids, growth = row.ids, row.growth()
+        for sums, at in ((hours, row.hour), (days, row.hour // HOURS_PER_DAY)):
+            amounts = sums.setdefault((at, ids.placement, ids.kind, ids.holder), [0, 0, 0, None])
+            for place in range(3):
+                amounts[place] += growth[place]  # type: ignore[operator]
+            if growth[3] is not None:
+                amounts[3] = (amounts[3] or 0) + growth[3]
+    return hours, days
 
 
 def _pieces(row: Usage, busy: int) -> Iterator[tuple[int, int, int, int | None]]:

@@ -18,8 +18,8 @@ APPLICATION_ID = 0x5252_4C31
 """`RRL1` in the file's header: tells a ledger from any other SQLite file."""
 
 # Rows are clustered by hour, then node: a page of an agent lands in one or two places, the edges of a report are one
-# range each, and no second index is needed. `hours` is the sum of `usage` per hour, placement, kind and holder, kept
-# in the same transaction: a month of 1,000 nodes is added up from it.
+# range each, and no second index is needed. `hours` and `days` are the sums of `usage` per UTC hour or day, placement,
+# kind and holder, kept in the same transaction: a month of 1,000 nodes is added up from them.
 _TABLES_1 = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE nodes (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
@@ -42,10 +42,13 @@ _TABLES_1 = (
         share INTEGER NOT NULL, source INTEGER NOT NULL, busy INTEGER NOT NULL, measured_ms INTEGER NOT NULL,
         energy_mj INTEGER, rows INTEGER NOT NULL, last_sequence INTEGER NOT NULL,
         PRIMARY KEY (hour, node_id, meter_id, gpu_id, starts_ms, first_sequence)) WITHOUT ROWID""",
-    """CREATE TABLE hours (
-        hour INTEGER NOT NULL, placement_id INTEGER NOT NULL, kind INTEGER NOT NULL, holder_id INTEGER NOT NULL,
+    *(
+        f"""CREATE TABLE {table} (
+        at INTEGER NOT NULL, placement_id INTEGER NOT NULL, kind INTEGER NOT NULL, holder_id INTEGER NOT NULL,
         share_ms INTEGER NOT NULL, busy INTEGER NOT NULL, measured_share_ms INTEGER NOT NULL, energy_mj INTEGER,
-        PRIMARY KEY (hour, placement_id, kind, holder_id)) WITHOUT ROWID""",
+        PRIMARY KEY (at, placement_id, kind, holder_id)) WITHOUT ROWID"""
+        for table in ("hours", "days")
+    ),
     """CREATE TABLE gaps (
         id INTEGER PRIMARY KEY, meter_id INTEGER NOT NULL REFERENCES meters, from_sequence INTEGER NOT NULL,
         to_sequence INTEGER NOT NULL, after_ms INTEGER, before_ms INTEGER, noticed_at_ms INTEGER)""",
