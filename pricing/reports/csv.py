@@ -19,7 +19,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def write(report: Report, stream: TextIO) -> None:
     """Writes the rows of `report`."""
     shown = table(report)
-    writer = csv.writer(stream, lineterminator="\n")
+    writer = csv.writer(stream)  # lines end in CR LF: only then does it quote a lone carriage return in a cell
     writer.writerow([_text(name) for name in shown.columns])
     writer.writerows([_cell(row[name]) for name in shown.columns] for row in shown.rows)
 
