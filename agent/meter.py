@@ -369,9 +369,7 @@ class Meter:
             self._pruned_ms = self._at_ms
 
     def _report(self, problem: str | None) -> None:
-        if problem != self._problem:
-            self._problem = problem
-            log.warning("%s", problem or "usage is written again")
+        self._problem = problem
 
 
 def _energy(track: Track, gpu: wire.Gpu | None, at_ms: int, seen: bool) -> tuple[float | None, wire.EnergySource | None]:

@@ -283,8 +283,18 @@ def _prepare(connection: sqlite3.Connection, name: str, durable: bool) -> None:
         )
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-    for number, step in enumerate(MIGRATIONS[version:], version + 1):
-        connection.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT;")
+    if version < len(MIGRATIONS):
+        _migrate(connection)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """All missing steps in one transaction; another process may have been faster."""
+    connection.execute("BEGIN IMMEDIATE")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    for statement in ";".join(MIGRATIONS[version:]).split(";"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    connection.execute("COMMIT")
 
 
 def _damaged(path: str, detail: str) -> StateDirectoryError:
