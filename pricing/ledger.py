@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pricing import ledger_schema
 from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from pricing.ledger_check import check
-from pricing.ledger_dictionary import Dictionary, taken_elsewhere
+from pricing.ledger_dictionary import Dictionary
 from pricing.ledger_faults import is_busy, translated
 from pricing.ledger_merge import HOUR_MS, STORED_COLUMNS, Ids, LedgerRow, Merger, sums_of
 from pricing.usage import WHOLE_SHARE, Placed, Usage
@@ -107,13 +107,13 @@ class Ledger:
                 raise
 
     def cursor(self, node: str, meter: str) -> int:
-        """The newest sequence that was taken from this meter; 0 if none. A renamed node goes on where it was."""
+        """The newest sequence that was taken from this meter; 0 if none."""
         with self.reading() as connection:
             row = connection.execute(
                 "SELECT cursor FROM meters JOIN nodes ON nodes.id = node_id WHERE nodes.name = ? AND meters.name = ?",
                 (node, meter),
             ).fetchone()
-            return row[0] if row else taken_elsewhere(connection, meter)
+        return row[0] if row else 0
 
     def newest_meter(self, node: str) -> tuple[str, int] | None:
         """(meter, cursor) that this node was last seen with."""
@@ -171,6 +171,7 @@ class _Page:
         self.names = Dictionary(connection)
         self.node_id = self.names.node(node)
         self.meter_id, self.cursor, self.ends_ms = self.names.meter(self.node_id, meter)
+        self.elsewhere = self.names.cursors_elsewhere(self.node_id, meter)
 
     def take(
         self,
@@ -181,17 +182,32 @@ class _Page:
         noticed_at: datetime | None,
     ) -> Taken:
         fresh = self._fresh(rows)
-        missing = self._missing(fresh, first_sequence)
-        if missing:
-            self._note_gap(missing, fresh, noticed_at)
-        if fresh:
-            self._insert(fresh, placements)
-        cursor = fresh[-1].sequence if fresh else self.cursor + missing
+        absent = self._absent(fresh, first_sequence)
+        new = self._without_elsewhere(fresh, placements)
+        known = 0 if self.cursor else min(absent, max(self.elsewhere.values(), default=0))
+        if absent > known:
+            self._note_gap(self.cursor + known + 1, self.cursor + absent, fresh, noticed_at)
+        if new:
+            self._insert(new, placements)
         self.connection.execute(
-            "UPDATE meters SET cursor = ?, ends_ms = ?, agent_last = COALESCE(?, agent_last) WHERE id = ?",
-            (cursor, self._newest_end(fresh), last_sequence, self.meter_id),
+            "UPDATE meters SET cursor = ?, elsewhere = elsewhere + ?, ends_ms = ?, agent_last = COALESCE(?, agent_last)"
+            " WHERE id = ?",
+            (
+                self.cursor + absent + len(fresh),
+                known + len(fresh) - len(new),
+                self._newest_end(fresh),
+                last_sequence,
+                self.meter_id,
+            ),
         )
-        return Taken(len(fresh), len(rows) - len(fresh), missing)
+        return Taken(len(new), len(rows) - len(new), absent - known)
+
+    def _without_elsewhere(self, fresh: Sequence[Usage], placements: Sequence[Placed]) -> Sequence[Usage]:
+        """Leaves out rows of a renamed agent that were taken under the name which they still carry."""
+        reached = {placed.number: self.elsewhere.get(placed.node, 0) for placed in placements if placed.node != self.node}
+        if not any(reached.values()):
+            return fresh
+        return [row for row in fresh if row.sequence > reached.get(row.placement, 0)]
 
     def _newest_end(self, fresh: Sequence[Usage]) -> int | None:
         ends = [row.ends_ms for row in fresh]
@@ -210,23 +226,23 @@ class _Page:
             raise self._wrong(f"its page from row {first} to {rows[-1].sequence} has {len(rows)} rows out of order")
         return rows[max(0, self.cursor + 1 - first) :]
 
-    def _missing(self, fresh: Sequence[Usage], first_sequence: int) -> int:
+    def _absent(self, fresh: Sequence[Usage], first_sequence: int) -> int:
         """How many rows between the cursor and this page are gone for ever."""
         due = self.cursor + 1
         if not fresh:
             return max(0, first_sequence - due)
-        missing = fresh[0].sequence - due
-        if missing and first_sequence < fresh[0].sequence:
+        absent = fresh[0].sequence - due
+        if absent and first_sequence < fresh[0].sequence:
             raise self._wrong(f"row {due} was due, but the page begins at {fresh[0].sequence}")
-        return missing
+        return absent
 
-    def _note_gap(self, missing: int, fresh: Sequence[Usage], noticed_at: datetime | None) -> None:
+    def _note_gap(self, first: int, last: int, fresh: Sequence[Usage], noticed_at: datetime | None) -> None:
         before = min((row.starts_ms for row in fresh), default=None)
         noticed = None if noticed_at is None else round(noticed_at.timestamp() * 1000)
         self.connection.execute(
             "INSERT INTO gaps (meter_id, from_sequence, to_sequence, after_ms, before_ms, noticed_at_ms)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (self.meter_id, self.cursor + 1, self.cursor + missing, self.ends_ms, before, noticed),
+            (self.meter_id, first, last, self.ends_ms, before, noticed),
         )
 
     def _insert(self, fresh: Sequence[Usage], placements: Sequence[Placed]) -> None:

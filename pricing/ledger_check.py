@@ -22,7 +22,7 @@ def check(connection: sqlite3.Connection) -> list[str]:
 
 def _counts(connection: sqlite3.Connection) -> Iterator[str]:
     for node, meter, due, missing, rows in connection.execute(
-        "SELECT nodes.name, meters.name, cursor - base,"
+        "SELECT nodes.name, meters.name, cursor - elsewhere,"
         " (SELECT COALESCE(SUM(to_sequence - from_sequence + 1), 0) FROM gaps WHERE meter_id = meters.id),"
         " (SELECT COALESCE(SUM(rows), 0) FROM usage WHERE meter_id = meters.id)"
         " FROM meters JOIN nodes ON nodes.id = node_id"

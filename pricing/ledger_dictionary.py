@@ -25,16 +25,20 @@ class Dictionary:
         return self._id("nodes", "name", name)
 
     def meter(self, node_id: int, name: str) -> tuple[int, int, int | None]:
-        """(id, cursor, end of the newest row in ms). A record that is new under this name begins at its `base`."""
-        find = "SELECT id, cursor, ends_ms FROM meters WHERE node_id = ? AND name = ?"
-        found = self._connection.execute(find, (node_id, name)).fetchone()
-        if found is None:
-            base = taken_elsewhere(self._connection, name)
+        """(id, cursor, end of the newest row in ms)."""
+        self._connection.execute("INSERT OR IGNORE INTO meters (node_id, name) VALUES (?, ?)", (node_id, name))
+        return self._connection.execute(
+            "SELECT id, cursor, ends_ms FROM meters WHERE node_id = ? AND name = ?", (node_id, name)
+        ).fetchone()
+
+    def cursors_elsewhere(self, node_id: int, meter: str) -> dict[str, int]:
+        """Node -> how far this record was taken under that node's name: an agent keeps its record when it is renamed."""
+        return dict(
             self._connection.execute(
-                "INSERT INTO meters (node_id, name, base, cursor) VALUES (?, ?, ?, ?)", (node_id, name, base, base)
+                "SELECT nodes.name, cursor FROM meters JOIN nodes ON nodes.id = node_id WHERE meters.name = ? AND node_id != ?",
+                (meter, node_id),
             )
-            found = self._connection.execute(find, (node_id, name)).fetchone()
-        return found
+        )
 
     def ids(self, row: Usage, placement_id: int) -> Ids:
         """Raises ValueError for a kind or an energy source that this version does not know."""
@@ -75,11 +79,6 @@ class Dictionary:
             found = self._connection.execute(f"SELECT id FROM {table} WHERE {column} = ?", (value,)).fetchone()[0]
             self._cache[table, value] = found
         return found
-
-
-def taken_elsewhere(connection: sqlite3.Connection, meter: str) -> int:
-    """How far this record was taken under another node's name: a renamed node goes on, it does not begin again."""
-    return connection.execute("SELECT COALESCE(MAX(cursor), 0) FROM meters WHERE name = ?", (meter,)).fetchone()[0]
 
 
 def _placement_record(placed: Placed) -> tuple[object, ...]:

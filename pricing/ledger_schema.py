@@ -29,8 +29,8 @@ _TABLES_1 = (
         id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, user TEXT, project TEXT, job TEXT)""",
     """CREATE TABLE meters (
         id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL REFERENCES nodes, name TEXT NOT NULL,
-        base INTEGER NOT NULL,
-        cursor INTEGER NOT NULL, agent_last INTEGER, ends_ms INTEGER, UNIQUE (node_id, name))""",
+        cursor INTEGER NOT NULL DEFAULT 0,
+        elsewhere INTEGER NOT NULL DEFAULT 0, agent_last INTEGER, ends_ms INTEGER, UNIQUE (node_id, name))""",
     """CREATE TABLE placements (
         id INTEGER PRIMARY KEY, meter_id INTEGER NOT NULL REFERENCES meters, number INTEGER NOT NULL,
         node TEXT NOT NULL, cloud TEXT, region TEXT, zone TEXT, instance_type TEXT, purchase TEXT, usd_per_hour TEXT,

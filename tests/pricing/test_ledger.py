@@ -138,13 +138,37 @@ def test_a_page_that_cannot_be_right_is_refused_whole(ledger: Ledger, page: list
     assert take(ledger, usage(1)).new == 1
 
 
-def test_a_wiped_agent_begins_a_new_record_and_a_renamed_one_goes_on(ledger: Ledger) -> None:
+def test_a_wiped_agent_begins_a_new_record(ledger: Ledger) -> None:
     take(ledger, usage(1, 0, 10), usage(2, 10, 20))
     ledger.take("node", "second", [usage(1, 30, 40)], PLACEMENTS, 1)
     assert (ledger.cursor("node", "meter"), ledger.cursor("node", "second")) == (2, 1)
     assert ledger.newest_meter("node") == ("second", 1)
-    assert ledger.cursor("renamed", "meter") == 2
-    assert take(ledger, usage(2, 10, 20), usage(3, 20, 30), node="renamed") == Taken(1, 1, 0)
+    assert ledger.check() == []
+
+
+OLD_AND_NEW_NAME = [PLACEMENTS[0], PLACEMENTS[0]._replace(number=2, node="renamed")]
+
+
+def test_a_renamed_agent_brings_only_the_rows_that_were_not_taken_under_its_old_name(ledger: Ledger) -> None:
+    rows = [*(usage(n, n * 10, n * 10 + 10) for n in (1, 2, 3)), usage(4, 40, 50, placement=2)]
+    take(ledger, *rows[:2])
+    assert ledger.take("renamed", "meter", rows, OLD_AND_NEW_NAME, 1, last_sequence=4) == Taken(2, 2, 0)
+    assert ledger.take("renamed", "meter", rows, OLD_AND_NEW_NAME, 1, last_sequence=4) == Taken(0, 4, 0)
+    assert [found[2] for found in rows_of(ledger)] == [2, 1, 1]
+    assert (ledger.cursor("renamed", "meter"), ledger.gaps(), ledger.check()) == (4, [], [])
+
+
+def test_a_renamed_agent_that_threw_old_rows_away_lost_only_those_that_were_not_taken(ledger: Ledger) -> None:
+    take(ledger, usage(1, 0, 10), usage(2, 10, 20))
+    assert ledger.take("renamed", "meter", [usage(5, 50, 60, placement=2)], OLD_AND_NEW_NAME, 5) == Taken(1, 0, 2)
+    assert [gap[2:4] for gap in ledger.gaps()] == [(3, 4)]
+    assert ledger.check() == []
+
+
+def test_two_nodes_whose_records_have_the_same_name_are_two(ledger: Ledger) -> None:
+    take(ledger, usage(1, 0, 10), usage(2, 10, 20))
+    placements = [PLACEMENTS[0]._replace(node="twin")]
+    assert ledger.take("twin", "meter", [usage(1, 0, 10), usage(2, 10, 20)], placements, 1) == Taken(2, 0, 0)
     assert ledger.check() == []
 
 
