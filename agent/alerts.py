@@ -51,7 +51,7 @@ class _Condition:
         self.since = since
         self.holders = holders
         self.last_at = at
-        self.level = Level.UNKNOWN
+        self.level = Level.ABOVE
         self.held_seconds = 0.0
         self.clear_seconds = 0.0
         self.unknown_seconds = 0.0
@@ -145,7 +145,7 @@ class AlertEngine:
         if finding.level is Level.BELOW or _others(condition, finding):
             return self._clear(finding, condition, gap, at)
         if finding.level is Level.BETWEEN:
-            return self._between(finding, condition)
+            return self._between(finding, condition, at)
         return self._above(finding, condition, gap if level_before is Level.ABOVE else 0.0, gap, at)
 
     def _above(self, finding: Finding, condition: _Condition, held: float, gap: float, at: datetime) -> wire.Alert | None:
@@ -163,11 +163,12 @@ class AlertEngine:
         condition.refreshed_at = at
         return condition.alert
 
-    def _between(self, finding: Finding, condition: _Condition) -> wire.Alert | None:
+    def _between(self, finding: Finding, condition: _Condition, at: datetime) -> wire.Alert | None:
         """Keeps an alert; ends a wait, which asks for readings past the threshold without a break."""
         condition.clear_seconds = 0.0
-        if condition.alert is None:
-            del self._conditions[finding.key]
+        if condition.alert is not None:
+            return self._refresh(finding, condition, at)
+        del self._conditions[finding.key]
         return None
 
     def _clear(self, finding: Finding, condition: _Condition, gap: float, at: datetime) -> wire.Alert | None:
