@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from agent.sensors.processes import LABEL_LENGTH, clean_text
 
 _VIRTUAL = ("lo", "docker", "veth", "br-", "virbr", "cni", "flannel", "cali", "tun", "tap", "dummy", "kube", "ifb", "podman", "lxc")
 _Counters = tuple[int, int]
+SLOW_SECONDS = 5.0
 
 
 class HostSensor:
@@ -43,8 +45,10 @@ class HostSensor:
         self._sys_root = Path(sys_root)
         self._clock = clock
         self._cpu: tuple[float, float] | None = None
-        self._network = _Rates(lambda: _network(self._sys_root))
-        self._disks = _Rates(lambda: _disks(self._sys_root))
+        self._network = _Rates(_network, lambda names: physical_interfaces(names, self._sys_root))
+        self._disks = _Rates(_disks, lambda names: physical_disks(names, self._sys_root))
+        self._swap: dict[str, int] = {}
+        self._swap_at = float("-inf")
         self._filesystems = FilesystemLane()
 
     def read(self) -> Reading:
@@ -63,8 +67,14 @@ class HostSensor:
             boot_at=_boot_at(),
             **_load(self._proc_root),
             **_memory(),
+            **self._swap_now(now),
         )
         return Reading(host=host)
+
+    def _swap_now(self, now: float) -> dict[str, int]:
+        if now - self._swap_at >= SLOW_SECONDS:
+            self._swap, self._swap_at = _swap(), now
+        return self._swap
 
     def close(self) -> None:
         """Ends the thread that looks at file systems."""
@@ -91,22 +101,36 @@ class HostSensor:
 
 
 class _Rates:
-    """Bytes per second of named pairs of counters, summed. A counter that is new or went back counts for nothing."""
+    """Bytes per second of named pairs of counters, summed over those that `choose` picks.
 
-    def __init__(self, counters: Callable[[], Mapping[str, _Counters] | None]) -> None:
+    A counter that is new or went back counts for nothing.
+    """
+
+    def __init__(
+        self, counters: Callable[[], Mapping[str, _Counters] | None], choose: Callable[[Iterable[str]], Sequence[str]]
+    ) -> None:
         self._counters = counters
+        self._choose = choose
+        self._seen: Set[str] = frozenset()
+        self._chosen: Sequence[str] = ()
         self._before: Mapping[str, _Counters] | None = None
         self._read_at = 0.0
 
     def read(self, now: float) -> tuple[float | None, float | None]:
         """Both rates since the reading before; (None, None) when there is nothing to compare."""
         before, seconds = self._before, now - self._read_at
-        current = self._before = self._counters()
+        current = self._before = self._current()
         self._read_at = now
         if before is None or current is None or seconds <= 0:
             return None, None
         first, second = (sum(_growth(before, current, side)) / seconds for side in (0, 1))
         return first, second
+
+    def _current(self) -> Mapping[str, _Counters] | None:
+        counters = self._counters() or {}
+        if counters.keys() != self._seen:  # /sys is asked again only when something came or went
+            self._seen, self._chosen = frozenset(counters), self._choose(counters)
+        return {name: counters[name] for name in self._chosen} or None
 
 
 def _growth(before: Mapping[str, _Counters], current: Mapping[str, _Counters], side: int) -> list[int]:
@@ -133,11 +157,19 @@ def _memory() -> dict[str, int]:
             memory_used_bytes=memory.total - memory.available,
             memory_available_bytes=memory.available,
         )
-        swap = psutil.swap_memory()
-        facts.update(swap_total_bytes=swap.total, swap_used_bytes=swap.used)
-    except (OSError, ValueError, RuntimeWarning):
+    except (OSError, ValueError):
         pass
     return facts
+
+
+def _swap() -> dict[str, int]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # psutil's, where /proc/vmstat has no swap counters
+        try:
+            swap = psutil.swap_memory()
+        except (OSError, ValueError):
+            return {}
+    return {"swap_total_bytes": swap.total, "swap_used_bytes": swap.used}
 
 
 def _load(proc_root: Path) -> dict[str, float]:
@@ -152,16 +184,19 @@ def _boot_at() -> datetime | None:
         return None
 
 
-def _network(sys_root: Path) -> dict[str, _Counters] | None:
+def _network() -> dict[str, _Counters] | None:
     try:
         counters = psutil.net_io_counters(pernic=True)
     except (OSError, ValueError):
         return None
-    folder = sys_root / "class/net"
-    physical = [name for name in counters if (folder / name / "device").exists() and not _has_physical_master(folder, name)]
-    # in a container no interface has a device: then all but the known virtual ones
-    names = physical or [name for name in counters if not name.startswith(_VIRTUAL)]
-    return {name: (counters[name].bytes_recv, counters[name].bytes_sent) for name in names} or None
+    return {name: (counter.bytes_recv, counter.bytes_sent) for name, counter in counters.items()}
+
+
+def physical_interfaces(names: Iterable[str], sys_root: Path) -> list[str]:
+    """Those with a device behind them; where none has one (a container), all but the known virtual ones."""
+    names, folder = list(names), sys_root / "class/net"
+    physical = [name for name in names if (folder / name / "device").exists() and not _has_physical_master(folder, name)]
+    return physical or [name for name in names if not name.startswith(_VIRTUAL)]
 
 
 def _has_physical_master(folder: Path, name: str) -> bool:
@@ -170,14 +205,17 @@ def _has_physical_master(folder: Path, name: str) -> bool:
     return master.exists() and (master / "device").exists()
 
 
-def _disks(sys_root: Path) -> dict[str, _Counters] | None:
+def _disks() -> dict[str, _Counters] | None:
     try:
         counters = psutil.disk_io_counters(perdisk=True) or {}
     except (OSError, ValueError, NotImplementedError):
         return None
-    # mappings, RAID, loops and partitions have no device of their own
-    names = [name for name in counters if (sys_root / "block" / name / "device").exists()]
-    return {name: (counters[name].read_bytes, counters[name].write_bytes) for name in names} or None
+    return {name: (counter.read_bytes, counter.write_bytes) for name, counter in counters.items()}
+
+
+def physical_disks(names: Iterable[str], sys_root: Path) -> list[str]:
+    """Whole disks; partitions, mappings, RAID, loops and memory disks have no device of their own."""
+    return [name for name in names if (sys_root / "block" / name / "device").exists()]
 
 
 def _first_line(path: Path) -> str | None:

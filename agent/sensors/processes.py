@@ -67,28 +67,28 @@ class ProcessTable:
         self._users: dict[int, str] = {}
         self._ticks_per_second = os.sysconf("SC_CLK_TCK")
         self._boot_seconds: float | None = None
+        self._forget_at = float("-inf")
 
     def describe(self, pids: Iterable[int]) -> Mapping[int, ProcessFacts]:
-        """pid -> facts for each pid asked for; never raises, and forgets the pids that were not asked for again."""
+        """pid -> facts for each pid asked for; never raises, and forgets pids that are no longer asked for."""
         now = self._clock()
-        kept: dict[int, _Cached] = {}
-        facts: dict[int, ProcessFacts] = {}
-        for pid in set(pids):
-            entry = self._entry(pid, now)
-            facts[pid] = INVISIBLE if entry is None else entry.facts
-            if entry is not None:
-                kept[pid] = entry
-        self._cache = kept
-        return facts
+        if now >= self._forget_at:
+            self._forget(now)
+        return {pid: self._known(pid, now) for pid in pids}
 
-    def _entry(self, pid: int, now: float) -> _Cached | None:
+    def _forget(self, now: float) -> None:
+        # one that is still asked for has been read again in this time
+        self._cache = {pid: entry for pid, entry in self._cache.items() if now - entry.read_at < 2 * REFRESH_SECONDS}
+        self._forget_at = now + REFRESH_SECONDS
+
+    def _known(self, pid: int, now: float) -> ProcessFacts:
         start_ticks = self._start_ticks(pid)
         if start_ticks is None:
-            return None
+            return INVISIBLE
         cached = self._cache.get(pid)
-        if cached is not None and cached.start_ticks == start_ticks and now - cached.read_at < REFRESH_SECONDS:
-            return cached
-        return _Cached(start_ticks, now, self._facts(pid, start_ticks))
+        if cached is None or cached.start_ticks != start_ticks or now - cached.read_at >= REFRESH_SECONDS:
+            cached = self._cache[pid] = _Cached(start_ticks, now, self._facts(pid, start_ticks))
+        return cached.facts
 
     def _facts(self, pid: int, start_ticks: int) -> ProcessFacts:
         environment = self._environment(pid)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pynvml
 
-WAIT_MILLISECONDS = 500
+WAIT_MILLISECONDS = 1000
 _CRITICAL = pynvml.nvmlEventTypeXidCriticalError
 
 

@@ -10,10 +10,13 @@
  * Faults: fault.FN=RC, fault.N.FN=RC, fault.*.FN=RC, fault.N.*=RC (FN without _vN matches all
  * versions); delay.FN=MICROSECONDS likewise. See README.md for the full list of keys. */
 #define _GNU_SOURCE
+#include <libgen.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,6 +45,7 @@ struct state { struct kv *kv; size_t n; char *text; struct stat st; };
 static struct state S;
 static pthread_mutex_t L = PTHREAD_MUTEX_INITIALIZER;
 static int inits;
+static unsigned generation;                               /* counts the versions of the state file that were read */
 
 static int by_key(const void *a, const void *b) { return strcmp(((struct kv *)a)->k, ((struct kv *)b)->k); }
 
@@ -61,6 +65,7 @@ static void reload(void)                                  /* holding L */
     text[fread(text, 1, st.st_size, f)] = 0;
     fclose(f);
     free(S.kv); free(S.text);
+    generation++;
     S = (struct state){ .text = text, .st = st };
     size_t cap = 0;
     for (char *save, *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
