@@ -134,8 +134,10 @@ class MeterStore:
         with self._transaction():
             for one in kept:
                 self._note(one, gpus)
-            for ref in {row.placement for row in rows} | ({placement} if placement else set()):
+            for ref in dict.fromkeys(row.placement for row in rows):
                 refs[ref] = self._placement_id(ref)
+            if placement is not None and placement not in refs:
+                refs[placement] = self._placement_id(placement)
             if placement is not None:
                 self._db.execute("INSERT OR REPLACE INTO meta VALUES ('placement', ?)", (str(refs[placement]),))
             self._db.executemany(_INSERT, self._encoded(rows, gpus, holders, refs))
