@@ -39,7 +39,7 @@ def write_file(report: Report, path: str | Path, format: str) -> None:
         else:
             _replace(report, target, format)
     except OSError as error:
-        raise PricingError(f"{path}: the report cannot be written ({_reason(error)}); nothing was left half-written.") from None
+        raise PricingError(f"{path}: the report cannot be written ({_reason(error)}); no half of it was left.") from None
 
 
 def _replace(report: Report, target: Path, format: str) -> None:

@@ -2,7 +2,7 @@
 
 Invariant: what is shown adds up. The total of all costs is the exact one rounded to cents; it is split over the cost
 columns by largest remainder (so a column's total does not depend on the grouping), and each column's total over its
-rows likewise. Idle and total costs are sums of shown cells. Hours and kWh are split over the rows at four places.
+rows by controlled rounding, so that a row's total is within a cent of its exact one too. Idle and total costs are sums of shown cells. Hours and kWh are split over the rows at four places.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pricing.report import COST_PARTS, Report, Row
+from pricing.reports.rounding import controlled, largest_remainder
 
 CENTS, FINE = 2, 4
 MEASURES = ("gpu_hours", "idle_gpu_hours", "utilization_ratio", "energy_kwh")
 COSTS = ("allocated_cost", "idle_cost", "unused_commitment_cost", "total_cost")
+SUMMED = ("gpu_hours", "idle_gpu_hours", "energy_kwh")
 IDLE_SPLIT = ("idle_unallocated_cost", "idle_lost_cost", "idle_down_cost")
 COLUMNS = (*MEASURES, *COSTS, *IDLE_SPLIT, "complete")
 """After the group keys. `complete` is False where some of the row's time has no price."""
@@ -40,21 +42,22 @@ class Table:
 def table(report: Report) -> Table:
     """The shown cells of a report."""
     rows, totals = report.rows, report.totals
-    costs_total = dict(zip(COST_PARTS, _split([getattr(totals, part) for part in COST_PARTS], CENTS), strict=True))
-    shown: dict[str, list[Decimal | None]] = {
-        part: _split([getattr(row, part) for row in rows], CENTS, costs_total[part]) for part in COST_PARTS
-    }
-    for measure in ("gpu_hours", "idle_gpu_hours", "energy_kwh"):
-        shown[measure] = _split([getattr(row, measure) for row in rows], FINE)
-        costs_total[measure] = _sum(shown[measure], empty=measure != "energy_kwh")
-    cells = [{name: column[place] for name, column in shown.items()} for place in range(len(rows))]
+    parts = _split([getattr(totals, part) for part in COST_PARTS], CENTS, totals.total_cost)
+    sums: dict[str, Decimal | None] = dict(zip(COST_PARTS, parts, strict=True))
+    shown: dict[str, list[Decimal | None]] = {}
+    for name in (*COST_PARTS, *SUMMED):
+        places = FINE if name in SUMMED else CENTS
+        if name in SUMMED:
+            sums[name] = _rounded(getattr(totals, name), places)
+        shown[name] = _split([getattr(row, name) for row in rows], places, sums[name])
+    cells = [dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True)]
     return Table(
         report.group_by,
         tuple(
             {**dict(zip(report.group_by, row.keys, strict=True)), **_cells(row, known)}
             for row, known in zip(rows, cells, strict=True)
         ),
-        _cells(totals, costs_total),
+        _cells(totals, sums),
     )
 
 
@@ -73,23 +76,30 @@ def _cells(row: Row, known: dict[str, Decimal | None]) -> dict[str, Cell]:
     return {name: derived[name] if name in derived else known[name] for name in COLUMNS}
 
 
-def _sum(values: Sequence[Decimal | None], *, empty: bool = False) -> Decimal | None:
-    """The sum of what is known; None if nothing is, or 0 for an `empty` sequence."""
+def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
+    """The sum of what is known; None if nothing is."""
     known = [value for value in values if value is not None]
-    if not known:
-        return Decimal(0) if empty and not values else None
-    return sum(known, Decimal(0))
+    return sum(known, Decimal(0)) if known else None
 
 
-def _split(parts: Sequence[Fraction | None], places: int, total: Decimal | None = None) -> list[Decimal | None]:
-    """Each part rounded so that they sum to `total` (default: their exact sum, rounded half to even).
+def _rounded(value: Fraction | Decimal | None, places: int) -> Decimal | None:
+    """Half to even."""
+    return None if value is None else Decimal(round(Fraction(value) * 10**places)).scaleb(-places)
+
+
+def _split(parts: Sequence[Fraction | None], places: int, total: Fraction | Decimal | None) -> list[Decimal | None]:
+    """Each part rounded so that they sum to the rounded `total`, which is the sum of the parts that are known.
 
     Units left over go to the largest remainders, the first of equals; each cell is within one unit of its part.
     """
-    scaled = {place: part * 10**places for place, part in enumerate(parts) if part is not None}
-    units = {place: value.numerator // value.denominator for place, value in scaled.items()}
-    goal = round(sum(scaled.values(), Fraction(0))) if total is None else int(total.scaleb(places))
-    by_remainder = sorted(units, key=lambda place: (units[place] - scaled[place], place))
-    for place in by_remainder[: goal - sum(units.values())]:
+    units: dict[int, int] = {}
+    remainders: dict[int, int] = {}
+    for place, part in enumerate(parts):
+        if part is not None:
+            units[place], rest = divmod(part.numerator * 10**places, part.denominator)
+            remainders[place] = (rest << 64) // part.denominator
+    goal = _rounded(total, places)
+    left = 0 if goal is None else int(goal.scaleb(places)) - sum(units.values())
+    for place in sorted(units, key=lambda place: (-remainders[place], place))[:left] if left else ():
         units[place] += 1
     return [Decimal(units[place]).scaleb(-places) if place in units else None for place in range(len(parts))]

@@ -105,16 +105,20 @@ def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
     with context.open_ledger() as ledger:
         code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
         summary = cost_summary(ledger, Catalog.embedded(), datetime.now(UTC), name)
-    from tui.costs import summary_record, summary_rows
+    from tui.costs import notes, summary_record, summary_rows
 
     if arguments.json:
-        print_json(summary_record(summary, name))
+        print_json(summary_record(summary))
     else:
         titles = ("", "ALLOCATED", "IDLE", "TOTAL", "GPU-HOURS", "IDLE GPU-H", "UTIL")
         print_table(titles, summary_rows(summary), ("left", *["right"] * 6))
-        for sentence in dict.fromkeys((*summary.today.unpriced, *summary.month.unpriced)):
-            say(f"not counted: {fmt.clean(sentence)}")
+        _say_notes(notes(summary.today, summary.month))
     return code
+
+
+def _say_notes(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        say(f"not counted: {fmt.clean(sentence)}")
 
 
 def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
@@ -131,8 +135,9 @@ def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
         result = attribute(ledger, Catalog.embedded(), start, end, by, tz=zone)
     form = "json" if arguments.json else arguments.format
     _write_report(result, form, arguments.out)
-    for sentence in result.unpriced:
-        say(f"not counted: {fmt.clean(sentence)}")
+    from tui.costs import notes
+
+    _say_notes(notes(result))
     return code
 
 

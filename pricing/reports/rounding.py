@@ -1,0 +1,80 @@
+"""Controlled rounding of a table of amounts: every cell, every row and every column ends within one unit of its exact sum.
+
+Invariant: column sums are the given goals; cells are their exact value rounded down or up. Rows are then brought within
+one unit of their exact sum by moving units between rows inside a column, which changes no column sum.
+(L. H. Cox, "A constructive procedure for unbiased controlled rounding", JASA 82, 1987, has the problem.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+
+def largest_remainder(parts: Sequence[Fraction], goal: int) -> list[int]:
+    """Whole units that sum to `goal`: each part rounded down, the units left over to the largest remainders, first of equals."""
+    units = [part.numerator // part.denominator for part in parts]
+    order = sorted(range(len(parts)), key=lambda place: (units[place] - parts[place], place))
+    for place in order[: goal - sum(units)]:
+        units[place] += 1
+    return units
+
+
+def controlled(columns: Sequence[Sequence[Fraction]], goals: Sequence[int]) -> list[list[int]]:
+    """Whole units per column and row. `columns` are exact, in units, all of one length; `goals` are the columns' sums."""
+    units = [largest_remainder(column, goal) for column, goal in zip(columns, goals, strict=True)]
+    if columns and columns[0]:
+        _Rows(columns, units).even_out()
+    return units
+
+
+class _Rows:
+    """The rows of a rounded table, and how far each is above its exact sum."""
+
+    def __init__(self, columns: Sequence[Sequence[Fraction]], units: list[list[int]]) -> None:
+        self._columns = columns
+        self._units = units
+        self._last = -1
+        self._above = [
+            sum((Fraction(unit[row]) - column[row] for column, unit in zip(columns, units, strict=True)), Fraction(0))
+            for row in range(len(columns[0]))
+        ]
+
+    def even_out(self) -> None:
+        """Moves units from the rows that are a unit or more too high, and to those that are a unit or more too low."""
+        for row in sorted(range(len(self._above)), key=lambda row: -self._above[row]):
+            while self._above[row] >= 1 and self._move(row, down=True):
+                pass
+        for row in sorted(range(len(self._above)), key=lambda row: self._above[row]):
+            while self._above[row] <= -1 and self._move(row, down=False):
+                pass
+
+    def _move(self, row: int, *, down: bool) -> bool:
+        """Gives one unit of `row` away (or takes one); False if no other row can take it and stay within a unit."""
+        step = -1 if down else 1
+        for column in range(len(self._columns)):
+            if self._may(column, row, down):
+                other = self._partner(column, row, down)
+                if other is not None:
+                    self._units[column][row] += step
+                    self._units[column][other] -= step
+                    self._above[row] += step
+                    self._above[other] -= step
+                    return True
+        return False
+
+    def _partner(self, column: int, row: int, down: bool) -> int | None:
+        """The next row, round and round from the one chosen last, that is on the other side and may move the other way."""
+        count = len(self._above)
+        for distance in range(1, count + 1):
+            other = (self._last + distance) % count
+            wanting = self._above[other] < 0 if down else self._above[other] > 0
+            if wanting and other != row and self._may(column, other, not down):
+                self._last = other
+                return other
+        return None
+
+    def _may(self, column: int, row: int, down: bool) -> bool:
+        """The cell was rounded up (and may go down), or was rounded down with something lost (and may go up)."""
+        exact, unit = self._columns[column][row], self._units[column][row]
+        return unit > exact if down else unit < exact

@@ -1,0 +1,41 @@
+"""Runs `rackrate` as a person does: a process of its own, with its own RACKRATE_HOME."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Done(NamedTuple):
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def rackrate(home: Path, *arguments: str, env: dict[str, str] = {}) -> Done:
+    """Runs one command to its end; a traceback is never acceptable, so it fails here."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tui.cli", *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=120, env={**os.environ, "RACKRATE_HOME": str(home), **env},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def write_config(home: Path, text: str) -> Path:
+    """Puts a config.toml into the home."""
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / "config.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
