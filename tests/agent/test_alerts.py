@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent import wire
 from agent.alert_xids import XIDS
-from agent.alerts import AlertEngine, Thresholds
+from agent.alerts import Thresholds
+from tests.support.alerting import START, Watch, at
 from tests.support.metering import ANN, BOB, gpu, lost
 
-START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 GB = 1_000_000_000
 XORG = wire.Process(pid=1, user="root", kind="graphics")
 
 
-class Watch:
-    """An engine and a clock in seconds since START."""
-
-    def __init__(self, price: str | None = None, **thresholds: object) -> None:
-        self.engine = AlertEngine("n1", Thresholds(**thresholds), price)  # type: ignore[arg-type]
-        self.second = 0.0
-
-    def see(self, wait: float, *gpus: wire.Gpu, host: wire.Host | None = None, reports: tuple[wire.SensorReport, ...] = (),
-            reason: str | None = None) -> list[wire.Alert]:  # fmt: skip
-        self.second += wait
-        at = START + timedelta(seconds=self.second)
-        one = wire.Sample(node="n1", sequence=1, taken_at=at, gpus=gpus, host=host, sensors=reports, gpu_reason=reason)
-        return self.engine.evaluate(one)
-
-    def keep(self, seconds: int, *gpus: wire.Gpu, step: int = 10) -> list[wire.Alert]:
-        return [alert for _ in range(seconds // step) for alert in self.see(step, *gpus)]
-
-    @property
-    def active(self) -> list[str]:
-        return [alert.rule for alert in self.engine.active()]
-
-
 def idle(*processes: wire.Process, busy: float | None = 0.04) -> wire.Gpu:
     return gpu(0, *(processes or (ANN,)), utilization_ratio=busy)
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
 
 
 # gpu_idle_held
@@ -373,38 +343,3 @@ def test_a_clock_that_goes_back_breaks_nothing() -> None:
     watch = Watch()
     watch.keep(610, idle())
     assert watch.see(-3600, idle()) == [] and watch.active == ["gpu_idle_held"]
-
-
-READINGS = st.one_of(
-    st.none(),
-    st.builds(
-        lambda busy, degrees, reasons, held: gpu(
-            0, utilization_ratio=busy, temperature_celsius=degrees, throttle_reasons=reasons,
-            processes=None if held is None else (ANN,) if held else (),
-        ),
-        st.one_of(st.none(), st.floats(0, 1)), st.one_of(st.none(), st.floats(20, 110)),
-        st.sampled_from([None, (), ("sw_power_cap",), ("hw_slowdown", "sw_power_cap")]), st.sampled_from([None, True, False]),
-    ),
-    st.just(lost(0)),
-)  # fmt: skip
-
-
-@given(st.lists(st.tuples(st.integers(0, 400), READINGS), max_size=40))
-def test_every_alert_fires_before_it_ends_and_the_active_ones_are_those_that_did_not(acts: list[tuple[int, wire.Gpu | None]]) -> None:
-    watch = Watch(held_idle_seconds=300)
-    open_now: dict[str, wire.Alert] = {}
-    for wait, reading in acts:
-        for alert in watch.see(wait, *([reading] if reading else [])):
-            assert alert.since <= alert.fired_at <= (alert.ended_at or alert.fired_at) and alert.message.endswith(".")
-            if alert.ended_at is None:
-                open_now[alert.key] = alert
-            else:
-                assert open_now.pop(alert.key).fired_at == alert.fired_at
-        assert {alert.key: alert for alert in watch.engine.active()} == open_now
-
-
-@given(st.lists(st.integers(0, 400), max_size=60))
-def test_nothing_that_is_unknown_ever_fires(waits: list[int]) -> None:
-    watch = Watch(held_idle_seconds=0, throttle_seconds=0, memory_full_seconds=0)
-    blank = wire.Gpu(index=0, uuid="GPU-0", state="ok")
-    assert all(watch.see(wait, blank, host=wire.Host()) == [] for wait in waits)

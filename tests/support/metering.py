@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 from agent import wire
 from agent.meter import Meter
@@ -67,6 +68,29 @@ def utc(ms: int) -> datetime:
 
 def ms(at: datetime) -> int:
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+class Node:
+    """A meter on a hand-moved clock. `see` waits, then observes."""
+
+    def __init__(self, path: str | Path = ":memory:", hands: HandClock | None = None, **options: object) -> None:
+        self.hands = hands or HandClock()
+        self.info = INFO
+        self.meter = Meter.open(path, "n1", clock=self.hands.clock(), **options)  # type: ignore[arg-type]
+
+    def see(self, wait_ms: int, *gpus: wire.Gpu, **of_sample: object) -> None:
+        self.hands.pass_ms(wait_ms)
+        self.meter.observe(sample(*gpus, at_ms=self.hands.wall_ms, **of_sample), self.info)  # type: ignore[arg-type]
+
+    def rows(self) -> list[wire.UsageRow]:
+        """All rows so far, the open ones ended now."""
+        self.meter._end(None)
+        return all_rows(self.meter)[0]
+
+    def spans(self, gpu: str | None = "GPU-0") -> list[tuple[int, int, str, str | None]]:
+        """(start, end, kind, reason or user) of one GPU's rows."""
+        found = [row for row in self.rows() if row.gpu == gpu]
+        return [(ms(row.starts_at) - T0_MS, ms(row.ends_at) - T0_MS, row.kind, row.reason or row.user) for row in found]
 
 
 def all_rows(meter: Meter, page_size: int = 700) -> tuple[list[wire.UsageRow], dict[int, wire.Placement]]:
