@@ -170,6 +170,8 @@ def remove_node(paths: Paths, name: str) -> None:
     for index in reversed(range(len(tables))):
         if tables[index].get("name") == name:
             del tables[index]
+    if not tables:
+        del document["nodes"]
     _write(paths.config_file, tomlkit.dumps(document))
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from agent import wire
-from agent.client import AgentClient, ClientError
+from agent.client import AgentClient, AgentRefused, ClientError
 from pricing.catalog import Catalog
 from tui.config import NodeConfig
 from tui.errors import RackrateError
@@ -18,6 +18,7 @@ from tui.fleet import Fleet
 
 AT_ONCE = 64
 """Connections that are open at the same time."""
+FIRST_SAMPLE_SECONDS = 5.0
 
 
 async def fetch(nodes: Sequence[NodeConfig], client_for: Callable[[NodeConfig], AgentClient]) -> Fleet:
@@ -44,7 +45,7 @@ async def _look(fleet: Fleet, node: NodeConfig, client_for: Callable[[NodeConfig
     try:
         info = await client.node()
         fleet.apply(node.name, wire.NodeEvent(node=info), time.monotonic())
-        sample = await client.sample()
+        sample = await _first_sample(client)
         fleet.apply(node.name, wire.SampleEvent(sample=sample), time.monotonic())
         for alert in (await client.alerts()).alerts:
             fleet.apply(node.name, wire.AlertEvent(alert=alert), time.monotonic())
@@ -52,6 +53,18 @@ async def _look(fleet: Fleet, node: NodeConfig, client_for: Callable[[NodeConfig
         fleet.failed(node.name, str(error))
     finally:
         await client.aclose()
+
+
+async def _first_sample(client: AgentClient) -> wire.Sample:
+    """The newest sample; an agent that has only just started gets a few seconds to take one."""
+    deadline = time.monotonic() + FIRST_SAMPLE_SECONDS
+    while True:
+        try:
+            return await client.sample()
+        except AgentRefused as error:
+            if error.status != 503 or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.1)
 
 
 def failures(fleet: Fleet) -> dict[str, str]:

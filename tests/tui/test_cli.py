@@ -126,8 +126,10 @@ def test_cost_prints_today_and_this_month(home: Path) -> None:
 
 def test_prices_are_sorted_by_gpu_hour_and_dated() -> None:
     records = rackrate(Path("/nonexistent"), "prices", "H100", "buy:spot", "cloud:aws", "--json").json()
-    each = [Decimal(record["price_per_gpu_hour"]) for record in records]
-    assert each and each == sorted(each)
+    each = [record["price_per_gpu_hour"] and Decimal(record["price_per_gpu_hour"]) for record in records]
+    known = [price for price in each if price is not None]
+    assert known and known == sorted(known)
+    assert each[len(known) :] == [None] * (len(each) - len(known)), "unknown is never the cheapest"
     assert all(record["as_of"] and record["source"] for record in records)
 
 
