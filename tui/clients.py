@@ -6,16 +6,21 @@ Invariant: a token is read from a file each time a connection is made (so it can
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from agent.client import AgentClient
 from tui.config import NodeConfig, Paths
 from tui.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from agent.client import AgentClient
 
 
 def client_factory(paths: Paths, *, timeout_seconds: float = 5.0) -> Callable[[NodeConfig], AgentClient]:
     """Returns a function that makes the client of a node. It raises `ConfigurationError` for an unreadable token."""
 
     def client_for(node: NodeConfig) -> AgentClient:
+        from agent.client import AgentClient  # httpx costs 0.15 s, which the app spends after its first paint
+
         return AgentClient(
             node.url, read_token(paths, node), fingerprint=node.fingerprint, timeout_seconds=timeout_seconds
         )

@@ -7,13 +7,14 @@ sums say how many parts were unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from agent import wire
+from tui.past import Past
 
 if TYPE_CHECKING:
     from pricing.catalog import Catalog, Quote
@@ -24,8 +25,6 @@ STALE_SECONDS = 3.0
 """Older than this a node's values are dimmed (a sample comes each second)."""
 LOST_SECONDS = 15.0
 """Older than this the node is lost; its last values stay, marked."""
-HISTORY_POINTS = 180
-"""Seconds of per-GPU utilisation kept for the plots."""
 
 
 class GpuUse(msgspec.Struct, frozen=True):
@@ -51,39 +50,10 @@ def gpu_use(gpu: wire.Gpu) -> GpuUse:
     return GpuUse(gpu, tuple(users), bool(gpu.processes))
 
 
-class UtilizationHistory:
-    """The newest utilisations of one GPU, a byte each: 1,000 nodes x 8 GPUs x 180 points are 1.5 MB."""
-
-    __slots__ = ("_points",)
-    _UNKNOWN = 255
-
-    def __init__(self, values: Iterable[float | None] = ()) -> None:
-        self._points = bytearray(map(self._coded, values))
-        del self._points[:-HISTORY_POINTS]
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-    def add(self, ratio: float | None) -> None:
-        """Appends a ratio 0-1; kept in whole per cent, which is what the driver tells."""
-        self._points.append(self._coded(ratio))
-        if len(self._points) > HISTORY_POINTS:
-            del self._points[0]
-
-    def values(self, count: int = HISTORY_POINTS) -> list[float | None]:
-        """The newest `count` ratios, oldest first."""
-        return [None if point == self._UNKNOWN else point / 100 for point in self._points[-count:]]
-
-    @classmethod
-    def _coded(cls, ratio: float | None) -> int:
-        return cls._UNKNOWN if ratio is None else min(200, max(0, round(ratio * 100)))
-
-
 class Use(msgspec.Struct, frozen=True, kw_only=True):
     """What a sample's GPUs add up to; worked out once a sample, when somebody asks."""
 
-    uses: tuple[GpuUse, ...]
-    users: tuple[str, ...]
+    gpus: int
     held: int
     lost: int
     wasted: int
@@ -94,27 +64,26 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     power_watts: float | None
 
     @classmethod
-    def of(cls, gpus: Iterable[wire.Gpu]) -> Use:
-        uses = tuple(map(gpu_use, gpus))
-        busy = [use.gpu.utilization_ratio for use in uses if use.gpu.utilization_ratio is not None]
-        memory = [
-            (use.gpu.memory_used_bytes, use.gpu.memory_total_bytes)
-            for use in uses
-            if use.gpu.memory_used_bytes is not None and use.gpu.memory_total_bytes
-        ]
-        powers = [use.gpu.power_watts for use in uses if use.gpu.power_watts is not None]
+    def of(cls, gpus: Sequence[wire.Gpu]) -> Use:
+        """One pass without objects of its own: it runs for every node of a fleet, each second."""
+        held = lost = wasted = known = used = total = 0
+        busy, power = 0.0, None
+        for gpu in gpus:
+            is_lost = gpu.state == "lost"
+            processes = gpu.processes
+            lost += is_lost
+            held += bool(processes)
+            wasted += is_lost or (processes is not None and not processes)
+            if (ratio := gpu.utilization_ratio) is not None:
+                busy, known = busy + ratio, known + 1
+            if gpu.memory_total_bytes and (memory := gpu.memory_used_bytes) is not None:
+                used, total = used + memory, total + gpu.memory_total_bytes
+            if (watts := gpu.power_watts) is not None:
+                power = watts if power is None else power + watts
         return cls(
-            uses=uses,
-            users=tuple(sorted({user for use in uses for user in use.users})),
-            held=sum(use.held is True for use in uses),
-            lost=sum(use.gpu.state == "lost" for use in uses),
-            wasted=sum(use.wasted for use in uses),
-            utilization_sum=sum(busy),
-            utilization_known=len(busy),
-            memory_used_bytes=sum(used for used, _ in memory),
-            memory_total_bytes=sum(total for _, total in memory),
-            power_watts=sum(powers) if powers else None,
-        )
+            gpus=len(gpus), held=held, lost=lost, wasted=wasted, utilization_sum=busy, utilization_known=known,
+            memory_used_bytes=used, memory_total_bytes=total, power_watts=power,
+        )  # fmt: skip
 
 
 class NodeView:
@@ -122,7 +91,7 @@ class NodeView:
 
     __slots__ = (
         "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote",
-        "history", "version", "expects_gpus", "_use", "_price", "_idle",
+        "past", "version", "expects_gpus", "_use", "_uses", "_price", "_idle",
     )  # fmt: skip
 
     def __init__(self, name: str, url: str, tags: Mapping[str, str]) -> None:
@@ -137,12 +106,12 @@ class NodeView:
         self.connected = False
         self.alerts: dict[str, wire.Alert] = {}
         self.quote: Quote | None = None
-        self.history: dict[str, UtilizationHistory] = {}
-        """GPU uuid -> its newest utilisations, one a second."""
+        self.past = Past()
         self.version = 0
         self.expects_gpus = False
         """The instance type has GPUs: when none is read, the whole node is wasted."""
         self._use: Use | None = None
+        self._uses: tuple[GpuUse, ...] | None = None
         self._price: Fraction | None = None
         self._idle: dict[tuple[int, int], Fraction] = {}
 
@@ -171,9 +140,9 @@ class NodeView:
         if price is None:
             return None
         use = self.use
-        if not use.uses:
+        if not use.gpus:
             return price if self.expects_gpus and self.sample else Fraction(0)
-        part = (use.wasted, len(use.uses))
+        part = (use.wasted, use.gpus)
         known = self._idle.get(part)
         if known is None:
             known = self._idle[part] = price * part[0] / part[1]
@@ -203,12 +172,15 @@ class NodeView:
 
     @property
     def uses(self) -> tuple[GpuUse, ...]:
-        return self.use.uses
+        """Its GPUs with their holders."""
+        if self._uses is None:
+            self._uses = tuple(map(gpu_use, self.gpus))
+        return self._uses
 
     @property
     def users(self) -> tuple[str, ...]:
         """All users that hold a GPU of this node."""
-        return self.use.users
+        return tuple(sorted({user for use in self.uses for user in use.users}))
 
     @property
     def utilization_ratio(self) -> float | None:
@@ -326,15 +298,12 @@ class Fleet:
         return {view.name for view in named}
 
     def seed_history(self, name: str, history: wire.History) -> set[str]:
-        """What the agent remembers of its GPUs, where it is more than was heard here. Points are one second apart."""
+        """What the agent remembers of its GPUs, where it is more than was heard here; returns the names that changed."""
         view = self._nodes[name]
-        changed = False
-        for uuid, points in history.gpus.items():
-            if len(points) > len(view.history.get(uuid, ())):
-                view.history[uuid] = UtilizationHistory(point.utilization_ratio for point in points)
-                changed = True
-        view.version += changed
-        return {name} if changed else set()
+        if not view.past.seed(history):
+            return set()
+        view.version += 1
+        return {name}
 
     def _take_info(self, view: NodeView, info: wire.NodeInfo) -> None:
         view.info, view.connected, view.error = info, True, None
@@ -343,12 +312,9 @@ class Fleet:
             view.take_quote(self._catalog)
 
     def _take_sample(self, view: NodeView, sample: wire.Sample, now: float) -> None:
-        view.sample, view.heard_at, view.connected, view.error, view._use = sample, now, True, None, None
-        for gpu in sample.gpus:
-            points = view.history.get(gpu.uuid)
-            if points is None:
-                points = view.history[gpu.uuid] = UtilizationHistory()
-            points.add(gpu.utilization_ratio)
+        view.sample, view.heard_at, view.connected, view.error = sample, now, True, None
+        view._use = view._uses = None
+        view.past.add(sample.gpus)
 
     def totals(self, now: float, names: Iterable[str] | None = None) -> Totals:
         """Sums over all nodes, or over those named."""
@@ -362,7 +328,7 @@ class Fleet:
             live=states.count("live"),
             stale=states.count("stale"),
             lost=states.count("lost"),
-            gpus=sum(len(use.uses) for use in uses),
+            gpus=sum(use.gpus for use in uses),
             gpus_held=sum(use.held for use in uses),
             gpus_lost=sum(use.lost for use in uses),
             usd_per_hour=exact_sum(view.usd_per_hour for view in views),

@@ -53,6 +53,16 @@ def few_colors(environ: Mapping[str, str] = os.environ) -> bool:
     return term in ("linux", "vt100", "vt220", "ansi", "xterm-16color", "screen", "xterm", "dumb")
 
 
+def allow_many_files() -> None:
+    """A stream to each of 1,000 nodes needs more files than the usual soft limit of 1,024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else 65_536
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
     """Reached over SSH: animations would only cost bytes."""
     return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))

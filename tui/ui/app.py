@@ -111,6 +111,7 @@ class RackrateApp(App[None]):
         self._ledger_thread: threading.Thread | None = None
         self._totals: tuple[float, Totals] | None = None
         self._seeding: set[asyncio.Task[None]] = set()
+        self._seeded: set[str] = set()
         for each in THEMES:
             self.register_theme(each)
         self.theme = chosen_theme(theme)
@@ -235,15 +236,16 @@ class RackrateApp(App[None]):
     def entered_node(self, name: str) -> None:
         """Asks the node for the minute before the app was started, so that the plots are not empty."""
         node = next((node for node in self._configured if node.name == name), None)
-        if node is None or self._client_for is None or not any(self._lacks_history(name)):
+        if node is None or self._client_for is None or name in self._seeded or not any(self._lacks_history(name)):
             return
+        self._seeded.add(name)
         task = asyncio.create_task(self._seed_history(node))
         self._seeding.add(task)
         task.add_done_callback(self._seeding.discard)
 
     def _lacks_history(self, name: str) -> Iterable[bool]:
         view = self.fleet[name]
-        return (len(view.history.get(gpu.uuid, ())) < HISTORY_SECONDS for gpu in view.gpus)
+        return (view.past.known(gpu.uuid, HISTORY_SECONDS) < HISTORY_SECONDS - 2 for gpu in view.gpus)
 
     async def _seed_history(self, node: NodeConfig) -> None:
         from agent.client import ClientError
@@ -350,6 +352,7 @@ def run(
     for node in nodes:
         fleet.add(node.name, node.url, node.tags)
     terminal.tolerate_encoding()
+    terminal.allow_many_files()
     app = RackrateApp(
         fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, timezone=timezone, theme=theme
     )

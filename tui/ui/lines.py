@@ -86,5 +86,16 @@ def wrapped(text: str, style: str, cells: int, indent: str = "") -> list[Line]:
 def to_strip(line: Line, styles: Mapping[str, Style], cells: int, under: str = "page") -> Strip:
     """Painted to exactly `cells` cells on the style `under`."""
     base = styles[under]
-    segments = [Segment(text, base + styles[style]) for text, style in line if text]
+    segments = [Segment(text, base + styles[style]) for text, style in _merged(line)]
     return Strip(segments).adjust_cell_length(cells, base)
+
+
+def _merged(line: Line) -> list[Span]:
+    """Neighbours of one style as one span; blanks take the style before them: each span costs some forty bytes of escapes."""
+    spans: list[Span] = []
+    for text, style in line:
+        if spans and (style == spans[-1][1] or text.isspace()):
+            spans[-1] = (spans[-1][0] + text, spans[-1][1])
+        elif text:
+            spans.append((text, style))
+    return spans

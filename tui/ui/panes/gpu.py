@@ -69,8 +69,7 @@ def brief(view: NodeView, use: GpuUse, cells: int, dim: bool = False) -> Line:
 
 def history(view: NodeView, use: GpuUse) -> list[float | None]:
     """Its utilisations of the last minute."""
-    known = view.history.get(use.gpu.uuid)
-    return known.values(MINUTE_SECONDS) if known else []
+    return view.past.values(use.gpu.uuid, MINUTE_SECONDS)
 
 
 def memory_text(use: GpuUse) -> str:

@@ -99,8 +99,12 @@ def process_lines(uses: tuple[GpuUse, ...], cells: int, at: datetime) -> list[Li
     rows = [(use, process) for use in uses for process in use.gpu.processes or ()]
     if not rows:
         return [(("  none", "dim"),)]
-    head = f"{'GPU':>5} {'PID':>8}  {'USER':<10} {'PROJECT':<10} {'JOB':<8} {'MEMORY':>7} {'SM':>4} {'FOR':>4}  COMMAND"
+    head = f"{'GPU':>5} {'PID':>8}  {'USER':<10} {'PROJECT':<10} {'JOB':<{_job_cells(cells)}} {'MEMORY':>7} {'SM':>4} {'FOR':>4}  COMMAND"
     return [((fitted(head, cells).rstrip(), "dim"),), *(_process_line(use, p, cells, at) for use, p in rows)]
+
+
+def _job_cells(cells: int) -> int:
+    return 16 if cells >= 110 else 8
 
 
 def _process_line(use: GpuUse, process: wire.Process, cells: int, at: datetime) -> Line:
@@ -108,7 +112,7 @@ def _process_line(use: GpuUse, process: wire.Process, cells: int, at: datetime) 
     user = fitted(fmt.clean(process.user or "?"), 10)
     before: Line = (
         (f"{use.gpu.index:>5} ", "dim"), (f"{process.pid:>8}  ", "text"), (f"{user} ", "text"),
-        (f"{fitted(fmt.clean(process.project or fmt.UNKNOWN), 10)} {fitted(fmt.clean(process.job or fmt.UNKNOWN), 8)} ", "dim"),
+        (f"{fitted(fmt.clean(process.project or fmt.UNKNOWN), 10)} {fitted(fmt.clean(process.job or fmt.UNKNOWN), _job_cells(cells))} ", "dim"),
         (f"{fmt.size(process.memory_used_bytes):>7} {fmt.percent(process.utilization_ratio):>4} ", "text"),
         (f"{fmt.age(running):>4}  ", "dim"),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
+from tui.fleet import Totals
 from tui.format import clean
 from tui.ui import actions
 from tui.ui.lines import Line
@@ -80,12 +81,17 @@ class FleetScreen(RackrateScreen):
     def _show_status(self) -> None:
         app, table = self.rackrate, self.table
         shown = Shown(
-            totals=app.fleet.totals(app.clock(), table.keys),
+            totals=self._sums(),
             filter_text=self.filter_text,
             hidden_columns=table.hidden_columns,
             frozen_seconds=table.held_seconds(app.clock()),
         )
         self.query_one(StatusLine).show_sums(shown, self._trouble())
+
+    def _sums(self) -> Totals:
+        """Of exactly the rows that are shown."""
+        app, keys = self.rackrate, self.table.keys
+        return app.totals() if len(keys) == len(app.fleet) else app.fleet.totals(app.clock(), keys)
 
     def _trouble(self) -> Line:
         """Why the node under the cursor does not answer."""
@@ -101,6 +107,8 @@ class FleetScreen(RackrateScreen):
         if not height or key is None:
             return
         pane.styles.height = height
+        if not table.held_seconds(app.clock()):
+            app.entered_node(key)
         pane.show(detail(app.fleet[key], app.clock(), app.now(), app.size.width, height))
 
     def detail_height(self) -> int:

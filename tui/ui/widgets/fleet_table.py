@@ -148,8 +148,8 @@ class FleetTable(LineTable):
 
 
 def _indent(column: Column) -> str:
-    """Users stand after a column of numbers: a blank keeps them apart."""
-    return " " if column.id == "users" else ""
+    """Text that stands after a column of numbers: a blank keeps them apart."""
+    return " " if column.id in ("users", "region") else ""
 
 
 def _cell(view: NodeView, column: Column, cells: int, now: float, state: NodeState) -> Line:

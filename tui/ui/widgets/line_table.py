@@ -21,7 +21,7 @@ from tui.ui.theme import ANSI, STYLES
 
 GUTTER = 2
 """Cells before the first column: the cursor's mark and a blank."""
-CELL_REGIONS_UP_TO = 0.3
+CELL_REGIONS_UP_TO = 0.6
 """Up to this part of the visible cells, changed cells are repainted one by one; above it, whole lines are cheaper."""
 
 _LOUD = frozenset({"strong", "idle", "lost", "mark"})
@@ -30,6 +30,17 @@ _LOUD = frozenset({"strong", "idle", "lost", "mark"})
 Cells = tuple[Line, ...]
 Title = tuple[str, str, int, bool]
 """Column id, title, width, and whether it is right-aligned."""
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """First and last of each run of neighbours in an ascending list."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
 
 
 class LineTable(ScrollView, can_focus=True):
@@ -156,19 +167,20 @@ class LineTable(ScrollView, can_focus=True):
         self._strips.pop((key, True), None)
 
     def _repaint(self, changed: list[tuple[int, list[int]]]) -> None:
+        """Changed cells, neighbours as one region; whole lines where most of them changed."""
         if not changed:
             return
         count = sum(len(columns) for _, columns in changed)
         if count > CELL_REGIONS_UP_TO * len(self.in_view) * len(self.titles):
             self._refresh_lines([index for index, _ in changed])
             return
-        starts = self._starts()
-        top = round(self.scroll_y)
-        self.refresh(*(
-            Region(starts[column], index - top + 1, self.titles[column][2], 1)
-            for index, columns in changed
-            for column in columns
-        ))  # fmt: skip
+        starts, top = self._starts(), round(self.scroll_y)
+        regions = []
+        for index, columns in changed:
+            for first, last in _runs(columns):
+                left, right = starts[first], starts[last] + self.titles[last][2]
+                regions.append(Region(left, index - top + 1, right - left, 1))
+        self.refresh(*regions)
 
     def _starts(self) -> list[int]:
         starts, at = [], GUTTER
@@ -180,13 +192,7 @@ class LineTable(ScrollView, can_focus=True):
     def _refresh_lines(self, indexes: list[int]) -> None:
         """One region for each run of neighbours."""
         top, width = round(self.scroll_y), self.size.width
-        runs: list[list[int]] = []
-        for index in indexes:
-            if runs and index == runs[-1][1] + 1:
-                runs[-1][1] = index
-            else:
-                runs.append([index, index])
-        self.refresh(*(Region(0, first - top + 1, width, last - first + 1) for first, last in runs))
+        self.refresh(*(Region(0, first - top + 1, width, last - first + 1) for first, last in _runs(indexes)))
 
     def _refresh_line(self, index: int) -> None:
         self.refresh(Region(0, index - round(self.scroll_y) + 1, self.size.width, 1))

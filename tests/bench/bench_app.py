@@ -1,0 +1,244 @@
+"""What the app costs with a whole fleet at 1 Hz, beside a DataTable with the same data and a client that only reads the streams.
+
+    python tests/bench/bench_app.py [--nodes 200] [--gpus 8] [--seconds 20] [--size 200x60]
+
+Each runs in a process of its own on a pty, on the same simulated fleet. CPU is of the measured process alone, after it has settled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGET_PERCENT_PER_1000_NODES = 30.0
+"""Design: of one core, streams included."""
+FIRST_PAINT_SECONDS = 0.6
+SETTLE_SECONDS = 12.0
+CHILDREN = ("streams", "app", "datatable")
+
+
+@contextlib.contextmanager
+def fleet(nodes: int, gpus: int, folder: Path) -> Iterator[Path]:
+    """Serves the fleet; yields a config.toml of its nodes."""
+    token = folder / "token"
+    command = [sys.executable, "-m", "agent.cli", "simulate", "--nodes", str(nodes), "--gpus", str(gpus), "--seed", "5",
+               "--listen", "127.0.0.1:0", "--token-file", str(token), "--die-with-parent"]  # fmt: skip
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            urls = [process.stdout.readline().strip() for _ in range(nodes)]
+            tables = [
+                f'[[nodes]]\nname = "{url.rstrip("/").rpartition("/")[2]}"\nurl = "{url}"\ntoken_file = "{token}"\n' for url in urls
+            ]
+            config = folder / "config.toml"
+            config.write_text("\n".join(tables), encoding="utf-8")
+            yield config
+        finally:
+            process.terminate()
+            process.wait()
+
+
+class OnPty:
+    """A child on a pseudo-terminal; counts what it writes."""
+
+    def __init__(self, arguments: list[str], size: tuple[int, int]) -> None:
+        self.written = 0
+        self.first_paint: float | None = None
+        self.began = time.monotonic()
+        self.pid, self._master = pty.fork()
+        if self.pid == 0:
+            os.chdir(ROOT)
+            os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", LANG="C.UTF-8")
+            os.execv(sys.executable, [sys.executable, *arguments])
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+
+    def pump(self, seconds: float) -> int:
+        """Reads for so long; returns the bytes that came."""
+        before, deadline = self.written, time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([self._master], [], [], left)[0]:
+                break
+            try:
+                data = os.read(self._master, 1 << 16)
+            except OSError:
+                break
+            if self.first_paint is None and b"live" in data:
+                self.first_paint = time.monotonic() - self.began
+            self.written += len(data)
+        return self.written - before
+
+    def press(self, key: bytes, answer_seconds: float = 2.0) -> float:
+        """Seconds from a key to the first byte of the answer that holds the cursor's mark."""
+        began = time.monotonic()
+        os.write(self._master, key)
+        while time.monotonic() - began < answer_seconds:
+            if select.select([self._master], [], [], 0.05)[0]:
+                data = os.read(self._master, 1 << 16)
+                self.written += len(data)
+                if "▌".encode() in data:
+                    break
+        return time.monotonic() - began
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far, all threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> float:
+        return int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize() / 1e6
+
+    def close(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+        self.pump(1.5)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._master)
+
+
+def measure(kind: str, config: Path, size: tuple[int, int], seconds: float, nodes: int) -> dict[str, float]:
+    """One child, measured after it settled."""
+    child = OnPty([__file__, "--child", kind, "--config", str(config)], size)
+    try:
+        child.pump(SETTLE_SECONDS + nodes / 100)
+        cpu, began = child.cpu(), time.monotonic()
+        written = child.pump(seconds)
+        wall = time.monotonic() - began
+        result = {"cpu": (child.cpu() - cpu) / wall * 100, "bytes": written / wall, "rss": child.rss_mb()}
+        if kind == "app":
+            result["paint"] = child.first_paint or float("nan")
+            result["key"] = sorted(_keys(child))[-2]
+        return result
+    finally:
+        child.close()
+
+
+def _keys(child: OnPty) -> Iterator[float]:
+    for turn in range(30):
+        child.pump(0.13)
+        yield child.press(b"\x1b[B" if turn % 2 == 0 else b"\x1b[A") * 1000
+
+
+def report(kind: str, result: dict[str, float], nodes: int, streams: dict[str, float] | None) -> None:
+    budget = BUDGET_PERCENT_PER_1000_NODES * nodes / 1000
+    beside = f", {result['cpu'] / streams['cpu']:.2f} x streams alone" if streams and streams["cpu"] else ""
+    print(f"{kind:<10} {result['cpu']:5.1f} % of a core ({result['cpu'] / budget:.2f} x budget of {budget:.0f} %{beside}), "
+          f"{result['bytes']:7.0f} bytes/s, {result['rss']:.0f} MB RSS", flush=True)  # fmt: skip
+    if "paint" in result:
+        print(f"{'':<10} first paint {result['paint']:.2f} s ({result['paint'] / FIRST_PAINT_SECONDS:.2f} x budget); "
+              f"key to paint, 29th of 30: {result['key']:.0f} ms ({result['key'] / 100:.2f} x budget)", flush=True)  # fmt: skip
+
+
+# -- the children -------------------------------------------------------------------------------------------------
+
+
+def child(kind: str, config: Path) -> None:
+    from tui.commands.context import Context
+
+    context = Context(str(config))
+    if kind == "app":
+        from tui.ui.app import run
+
+        sys.exit(run(context.config.nodes, context.client_for, ledger_path=None, timezone="UTC", theme="rackrate-dark"))
+    allow_many_files()
+    asyncio.run(read_streams(context)) if kind == "streams" else run_datatable(context)
+
+
+def allow_many_files() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
+
+
+async def read_streams(context) -> None:  # noqa: ANN001
+    """Reads and decodes, and does nothing with it."""
+
+    async def one(node) -> None:  # noqa: ANN001
+        async with context.client_for(node) as client:
+            async for _ in client.stream():
+                pass
+
+    await asyncio.gather(*(one(node) for node in context.config.nodes))
+
+
+def run_datatable(context) -> None:  # noqa: ANN001
+    """The same columns in Textual's DataTable, each changed cell set once a second."""
+    from textual.app import App, ComposeResult
+    from textual.widgets import DataTable
+
+    from pricing.catalog import Catalog
+    from tui.columns import NODE_COLUMNS
+    from tui.fleet import Fleet
+    from tui.live import Live
+
+    class Plain(App[None]):
+        def compose(self) -> ComposeResult:
+            yield DataTable(cursor_type="row")
+
+        def on_mount(self) -> None:
+            table = self.query_one(DataTable)
+            for column in NODE_COLUMNS:
+                table.add_column(column.title, key=column.id, width=column.width)
+            self.fleet = Fleet(Catalog.embedded())
+            self.live = Live(self.fleet, context.config.nodes, context.client_for)
+            self.shown = {view.name: [""] * len(NODE_COLUMNS) for view in self.fleet}
+            for name, cells in self.shown.items():
+                table.add_row(*cells, key=name)
+            self.live.start()
+            self.set_interval(1.0, self.tick)
+
+        def tick(self) -> None:
+            table, now = self.query_one(DataTable), time.monotonic()
+            for name in self.live.take_changed():
+                cells = self.shown[name]
+                for place, column in enumerate(NODE_COLUMNS):
+                    text = column.text(self.fleet[name], now)
+                    if text != cells[place]:
+                        cells[place] = text
+                        table.update_cell(name, column.id, text)
+
+    Plain().run()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--size", default="200x60")
+    parser.add_argument("--only", choices=CHILDREN, default=None)
+    parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
+    parser.add_argument("--config", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    allow_many_files()
+    if options.child:
+        child(options.child, Path(options.config))
+        return
+    width, height = (int(part) for part in options.size.split("x"))
+    print(f"{options.nodes} nodes x {options.gpus} GPUs at 1 Hz, {width}x{height}, {options.seconds:.0f} s each")
+    with tempfile.TemporaryDirectory() as folder, fleet(options.nodes, options.gpus, Path(folder)) as config:
+        streams = None
+        for kind in (options.only,) if options.only else CHILDREN:
+            result = measure(kind, config, (width, height), options.seconds, options.nodes)
+            streams = streams or (result if kind == "streams" else None)
+            report(kind, result, options.nodes, streams)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""A small driver of a real tmux: start a program, send keys, look at the screen, and see whether the terminal was given back.
+
+Invariant: each instance has a server of its own on a private socket and kills only that.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+
+MISSING = None if shutil.which("tmux") else "tmux is not installed: the tests in a real terminal are skipped"
+
+
+class Tmux:
+    """One window with `command` in it; `environ` as for env(1)."""
+
+    def __init__(self, command: str, width: int = 80, height: int = 24, **environ: str) -> None:
+        self._base = ["tmux", "-L", f"rackrate-{uuid.uuid4().hex[:8]}", "-f", "/dev/null"]
+        variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in environ.items())
+        shell = f"env {variables} bash --norc --noprofile"
+        subprocess.run(
+            [*self._base, "new-session", "-d", "-s", "a", "-x", str(width), "-y", str(height), shell], check=True, timeout=20
+        )
+        self._run("set-option", "-g", "remain-on-exit", "on")
+        self._run("set-option", "-g", "default-terminal", "tmux-256color")
+        self.keys(command, "Enter")
+
+    def __enter__(self) -> Tmux:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._run("kill-server")
+
+    def _run(self, *arguments: str) -> str:
+        return subprocess.run([*self._base, *arguments], capture_output=True, text=True, timeout=20).stdout
+
+    def keys(self, *names: str) -> None:
+        """tmux's names of keys: `Enter`, `Escape`, `Up`, or text."""
+        self._run("send-keys", "-t", "a", *names)
+
+    def text(self) -> str:
+        """What is on the screen."""
+        return self._run("capture-pane", "-p", "-t", "a")
+
+    def colours(self) -> str:
+        """The same with escape sequences."""
+        return self._run("capture-pane", "-p", "-e", "-t", "a")
+
+    def value(self, expression: str) -> str:
+        """A tmux format such as `#{alternate_on}`."""
+        return self._run("display-message", "-p", "-t", "a", expression).strip()
+
+    @property
+    def given_back(self) -> bool:
+        """No alternate screen, no mouse reports, the cursor visible."""
+        return self.value("#{alternate_on} #{mouse_any_flag} #{cursor_flag}") == "0 0 1"
+
+    @property
+    def shell_pid(self) -> int:
+        return int(self.value("#{pane_pid}"))
+
+    def resize(self, width: int, height: int) -> None:
+        self._run("resize-window", "-t", "a", "-x", str(width), "-y", str(height))
+
+    def log_to(self, path: str) -> None:
+        """Every byte that the program writes, from now on."""
+        self._run("pipe-pane", "-t", "a", f"cat >> {shlex.quote(path)}")
+
+    def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+        """Waits; False when it never held."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if holds():
+                return True
+            time.sleep(0.05)
+        return holds()
+
+    def wait(self, needle: str, seconds: float = 20.0) -> str:
+        """The screen once `needle` is on it. AssertionError with the screen when it never is."""
+        assert self.until(lambda: needle in self.text(), seconds), f"{needle!r} is not on the screen:\n{self.text()}"
+        return self.text()
