@@ -7,7 +7,6 @@ applied the last one; both stand in every version, so that an old program can sa
 from __future__ import annotations
 
 import sqlite3
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def program_version() -> str:
     """The version of the installed program."""
+    from importlib import metadata  # 25 ms, and needed only to make a ledger or to refuse one
+
     try:
         return metadata.version("rackrate")
     except metadata.PackageNotFoundError:
