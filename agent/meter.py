@@ -35,8 +35,8 @@ from agent.meter_track import Stretch, Track, merge
 
 START_WAIT_MS = 10_000
 """How long a start waits for the driver's first answer before it calls a node one without GPUs."""
-SETTLE_MS = 1_000
-"""Nothing is written before this: time for metadata that comes just after the daemon stopped waiting for it."""
+SETTLE_MS = 3_000
+"""Nothing is written before this: time for the cloud's metadata to say what the node is, so that its rows are priced."""
 OLD_READING_MS = 5_000
 """Readings older than this are shown by the sampler, but nothing is measured by them."""
 RETRY_SECONDS = 5.0

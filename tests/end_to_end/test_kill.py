@@ -94,7 +94,7 @@ def test_fifty_kills_of_agent_and_client_lose_no_row_and_double_none(agent: Agen
     rng, ledger_file = random.Random(20_261_130), tmp_path / "ledger.db"
     syncer = Syncer(agent, ledger_file)
     for kill in range(KILLS):
-        time.sleep(rng.uniform(0.0, 1.0) if kill % 2 else rng.uniform(0.0, 3.0))
+        time.sleep(rng.uniform(0.0, 1.0) if kill % 2 else rng.uniform(0.0, 5.0))
         if kill % 2:
             syncer.kill()
         else:
