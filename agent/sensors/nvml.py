@@ -18,7 +18,7 @@ from agent import wire
 from agent.sensors import Reading
 from agent.sensors.nvml_device import DriverGone, GpuReader, Shared
 from agent.sensors.processes import ProcessTable, clean_text
-from agent.sensors.xid import XidWatcher
+from agent.sensors.xid import WAIT_SECONDS, XidWatcher
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,10 @@ _ASLEEP = (
     "the NVIDIA GPUs of this node are powered down (runtime suspend) and are not woken to be measured;"
     " they appear when a program uses one"
 )
+_NOT_LOADED = "the NVIDIA kernel driver is not loaded: run `modprobe nvidia` as root, and look into dmesg if that fails"
 _INIT_REASONS = {
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA kernel driver is not loaded: run `modprobe nvidia` as root,"
-    " and look into dmesg if that fails",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: _NOT_LOADED,
+    pynvml.NVML_ERROR_UNINITIALIZED: _NOT_LOADED,
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA library and the loaded kernel driver have different versions:"
     " reboot, or reload the nvidia kernel modules, then restart the agent",
     pynvml.NVML_ERROR_NO_PERMISSION: "the agent may not use the NVIDIA driver: run it as root,"
@@ -51,7 +52,8 @@ _INIT_REASONS = {
 class NvmlSensor:
     """A `Sensor` of GPUs: fast fields at each `read`, slow ones every five seconds, static facts once.
 
-    `sys_root` is where /sys is mounted; `clock` is a monotonic clock in seconds.
+    `sys_root` is where /sys is mounted; `clock` is a monotonic clock in seconds; `host_memory_bytes` is what a GPU with
+    unified memory would show as its own (default: this host's); `close` may take `xid_wait_seconds`.
     """
 
     name = "nvml"
@@ -66,13 +68,14 @@ class NvmlSensor:
         processes: ProcessTable | None = None,
         sys_root: str | Path = "/sys",
         host_memory_bytes: int | None = None,
+        xid_wait_seconds: float = WAIT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._sys_root = Path(sys_root)
         self._shared = Shared(
             table=processes or ProcessTable(),
-            xids=XidWatcher(),
+            xids=XidWatcher(xid_wait_seconds),
             host_memory_bytes=host_memory_bytes or psutil.virtual_memory().total,
             sys_root=self._sys_root,
         )
@@ -100,8 +103,8 @@ class NvmlSensor:
             self._slow_at = now + SLOW_SECONDS
         try:
             return Reading(gpus=self._read(slow), gpu_reason=self.gpu_reason)
-        except DriverGone:
-            return self._lose_driver(now)
+        except DriverGone as fault:
+            return self._lose_driver(now, fault.code)
 
     def close(self) -> None:
         """Stops counting XIDs and shuts NVML down, unless a thread of ours still hangs in it."""
@@ -114,7 +117,10 @@ class NvmlSensor:
         if slow:
             self._fit(_count())
             self.gpu_reason = None if self._readers else self._no_gpu()
-        return tuple(reader.read(slow=slow) for reader in self._readers)
+        gpus = tuple(reader.read(slow=slow) for reader in self._readers)
+        if slow:
+            self._shared.xids.start()
+        return gpus
 
     def _fit(self, count: int) -> None:
         """As many readers as the driver has GPUs; those that stay keep their identity."""
@@ -133,12 +139,12 @@ class NvmlSensor:
         reason = self.gpu_reason or _NO_DRIVER
         return Reading(gpus=tuple(reader.absent(reason) for reader in self._readers), gpu_reason=reason)
 
-    def _lose_driver(self, now: float) -> Reading:
-        log.warning("the NVIDIA driver was unloaded; the agent looks for it every %d s", RETRY_SECONDS)
+    def _lose_driver(self, now: float, code: int) -> Reading:
+        log.warning("the NVIDIA driver went away (NVML error %d); the agent looks for it every %d s", code, RETRY_SECONDS)
         for reader in self._readers:
             reader.close()
         self.close()
-        self.gpu_reason = _INIT_REASONS[pynvml.NVML_ERROR_DRIVER_NOT_LOADED]
+        self.gpu_reason = self._reason(code, has_hardware=True)
         self._retry_at = now + RETRY_SECONDS
         return self._without_driver()
 
@@ -154,7 +160,6 @@ class NvmlSensor:
             return
         self._open, self._slow_at, self.gpu_reason = True, float("-inf"), None
         self.driver_version, self.cuda_version = _driver_version(), _cuda_version()
-        self._shared.xids.start()
 
     def _reason(self, code: int, has_hardware: bool) -> str:
         if code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:

@@ -25,7 +25,11 @@ _UNIFIED_MODELS = ("GB10", "Thor", "Orin", "Xavier", "Tegra")
 
 
 class DriverGone(Exception):
-    """NVML is no longer initialised: the driver was unloaded under the agent."""
+    """NVML as a whole no longer answers: the driver was unloaded under the agent. `code` is NVML's."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class GpuUnreachable(Exception):

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import pynvml
 
-WAIT_MILLISECONDS = 1000
+WAIT_SECONDS = 1.0
+"""How long one wait blocks in the driver; `stop` takes as long."""
 _CRITICAL = pynvml.nvmlEventTypeXidCriticalError
 
 
@@ -46,7 +47,8 @@ class XidWatcher:
     NVML must be initialised between `start` and `stop`. GPUs are named by their index.
     """
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, wait_seconds: float = WAIT_SECONDS, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._wait_milliseconds = round(wait_seconds * 1000)
         self._now = now
         self._lock = threading.Lock()
         self._pending: list[tuple[int, Any]] = []
@@ -57,7 +59,7 @@ class XidWatcher:
         self._thread: threading.Thread | None = None
 
     def watch(self, index: int, handle: Any) -> None:
-        """Counts this GPU's events from now on; it is registered by the watching thread."""
+        """Counts this GPU's events: from `start` on, or from the next wait when the thread already runs."""
         with self._lock:
             self._pending.append((index, handle))
 
@@ -70,9 +72,17 @@ class XidWatcher:
         return index not in self._unsupported
 
     def start(self) -> None:
-        """Starts the waiting thread (daemon: a wait that never returns cannot hold up the end of the process)."""
+        """Registers the GPUs and starts the waiting thread, once (daemon: a wait that never returns cannot hold up the end)."""
+        if self._thread is not None:
+            return
+        try:
+            events = pynvml.nvmlEventSetCreate()
+        except pynvml.NVMLError:
+            self._refuse_all()
+            return
+        self._register(events)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(self._stop,), name="xid", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(events, self._stop), name="xid", daemon=True)
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 2.5) -> bool:
@@ -87,16 +97,11 @@ class XidWatcher:
             self._pending, self._indexes = [], {}
         return ended
 
-    def _run(self, stop: threading.Event) -> None:
-        try:
-            events = pynvml.nvmlEventSetCreate()
-        except pynvml.NVMLError:
-            self._refuse_all()
-            return
+    def _run(self, events: Any, stop: threading.Event) -> None:
         try:
             while not stop.is_set():
-                self._register(events)
                 self._wait(events, stop)
+                self._register(events)
         finally:
             _free(events)
 
@@ -122,7 +127,7 @@ class XidWatcher:
 
     def _wait(self, events: Any, stop: threading.Event) -> None:
         try:
-            event = pynvml.nvmlEventSetWait_v2(events, WAIT_MILLISECONDS)
+            event = pynvml.nvmlEventSetWait_v2(events, self._wait_milliseconds)
         except pynvml.NVMLError as error:
             if error.value != pynvml.NVML_ERROR_TIMEOUT:
                 stop.wait(1.0)  # a lost GPU makes every wait fail at once: no busy loop on it

@@ -114,7 +114,7 @@ class FakeNvml:
     @contextmanager
     def sensor(self, hide: Sequence[str] = (), environment: dict[str, str] | None = None, **options: Any) -> Iterator[RemoteSensor]:
         """A sensor in a child process; `options` go to `NvmlSensor`."""
-        options = {"sys_root": str(self.sys_root), **options}
+        options = {"sys_root": str(self.sys_root), "xid_wait_seconds": 0.05, **options}
         command = [sys.executable, "-W", "error", "-m", "tests.support.nvml_child", json.dumps(options)]
         child = subprocess.Popen(
             command, env=environment or self.environment(hide), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,0 +1,129 @@
+"""Who a pid is, from a /proc of our own making and from the real one."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agent.sensors.processes import COMMAND_LENGTH, INVISIBLE, ProcessTable, clean_text
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def write_process(
+    root: Path, pid: int, *, command: bytes = b"python\0train.py\0", environment: bytes = b"", start: int = 100, uid: int = 0, name: bytes = b"python"
+) -> None:
+    """One process of a made-up /proc."""
+    folder = root / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    (root / "stat").write_text("cpu 1 2 3\nbtime 1700000000\n")
+    (folder / "stat").write_bytes(b"%d (%s) S " % (pid, name) + b"0 " * 18 + b"%d 0 0\n" % start)
+    (folder / "cmdline").write_bytes(command)
+    (folder / "comm").write_bytes(name + b"\n")
+    (folder / "status").write_text(f"Name:\tpython\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+    (folder / "environ").write_bytes(environment)
+
+
+def test_a_process_is_described_from_proc(tmp_path: Path) -> None:
+    write_process(tmp_path, 7, start=50 * TICKS, environment=b"A=1\0RACKRATE_JOB=j-1\0SLURM_JOB_ID=9\0RACKRATE_PROJECT=vision\0")
+    facts = ProcessTable(tmp_path).describe([7])[7]
+    assert (facts.user, facts.command, facts.job, facts.project) == ("root", "python train.py", "j-1", "vision")
+    assert facts.started_at == datetime.fromtimestamp(1_700_000_050, UTC) and facts.visible
+
+
+def test_a_slurm_job_and_account_stand_in_for_ours(tmp_path: Path) -> None:
+    write_process(tmp_path, 7, environment=b"SLURM_JOB_ID=4711\0SLURM_JOB_ACCOUNT=physics\0")
+    facts = ProcessTable(tmp_path).describe([7])[7]
+    assert (facts.job, facts.project) == ("slurm-4711", "physics")
+
+
+def test_an_environment_that_may_not_be_read_leaves_the_job_unknown(tmp_path: Path) -> None:
+    write_process(tmp_path, 7)
+    (tmp_path / "7/environ").unlink()
+    facts = ProcessTable(tmp_path).describe([7])[7]
+    assert (facts.job, facts.project, facts.command) == (None, None, "python train.py")
+
+
+def test_an_unknown_pid_is_invisible(tmp_path: Path) -> None:
+    assert ProcessTable(tmp_path).describe([4711, 0]) == {4711: INVISIBLE, 0: INVISIBLE}
+
+
+def test_a_user_without_an_account_is_a_number(tmp_path: Path) -> None:
+    write_process(tmp_path, 7, uid=3_999_999_999)
+    assert ProcessTable(tmp_path).describe([7])[7].user == "3999999999"
+
+
+def test_a_process_without_arguments_is_named_by_its_short_name(tmp_path: Path) -> None:
+    write_process(tmp_path, 7, command=b"", name=b"odd) (\x1b[31mname")
+    assert ProcessTable(tmp_path).describe([7])[7].command == "[odd) ([31mname]"
+
+
+def test_a_reused_pid_is_not_described_as_its_predecessor(tmp_path: Path) -> None:
+    table = ProcessTable(tmp_path, clock=lambda: 0.0)
+    write_process(tmp_path, 7, command=b"old\0")
+    assert table.describe([7])[7].command == "old"
+    write_process(tmp_path, 7, command=b"new\0")
+    assert table.describe([7])[7].command == "old"  # the same process: remembered
+    write_process(tmp_path, 7, command=b"new\0", start=101)
+    assert table.describe([7])[7].command == "new"
+
+
+def test_a_program_that_renames_itself_is_seen_after_half_a_minute(tmp_path: Path) -> None:
+    now = 0.0
+    table = ProcessTable(tmp_path, clock=lambda: now)
+    write_process(tmp_path, 7, command=b"python\0")
+    table.describe([7])
+    write_process(tmp_path, 7, command=b"ray::train")
+    now = 30.0
+    assert table.describe([7])[7].command == "ray::train"
+
+
+def test_what_one_gpu_asks_does_not_make_another_forget(tmp_path: Path) -> None:
+    table = ProcessTable(tmp_path, clock=lambda: 0.0)
+    for pid in (7, 8):
+        write_process(tmp_path, pid)
+        table.describe([pid])
+    for pid in (7, 8):
+        (tmp_path / str(pid) / "cmdline").unlink()
+        assert table.describe([pid])[pid].command == "python train.py"
+
+
+def test_pids_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    now = 0.0
+    table = ProcessTable(tmp_path, clock=lambda: now)
+    for pid in range(1, 100):
+        write_process(tmp_path, pid)
+    table.describe(range(1, 100))
+    for now in (31.0, 62.0, 93.0):
+        table.describe([1])
+    assert len(table._cache) == 1
+
+
+def test_this_process_is_described_from_the_real_proc() -> None:
+    facts = ProcessTable().describe([os.getpid()])[os.getpid()]
+    assert facts.user == getpass.getuser() and "pytest" in (facts.command or "")
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        (b"\x1b[31mred", "[31mred"),
+        (b"a\x00b\x7fc\xc2\x9bd", "abcd"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        ("right\u202eleft\u2066\u2028", "rightleft"),
+        ("lone\udc80", "lone"),
+        (b"two\r\n\tlines ", "two lines"),
+        ("日本 ü", "日本 ü"),
+    ],
+)
+def test_outside_text_is_made_fit_for_a_terminal(raw: bytes | str, clean: str) -> None:
+    assert clean_text(raw) == clean
+
+
+def test_a_long_command_is_cut_with_a_mark() -> None:
+    text = clean_text("x" * 1000)
+    assert len(text) == COMMAND_LENGTH and text.endswith("…")
