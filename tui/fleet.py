@@ -91,7 +91,7 @@ class NodeView:
 
     __slots__ = (
         "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote",
-        "past", "version", "expects_gpus", "_use", "_uses", "_price", "_idle",
+        "past", "version", "expects_gpus", "_use", "_uses", "_price", "_ratio",
     )  # fmt: skip
 
     def __init__(self, name: str, url: str, tags: Mapping[str, str]) -> None:
@@ -113,7 +113,7 @@ class NodeView:
         self._use: Use | None = None
         self._uses: tuple[GpuUse, ...] | None = None
         self._price: Fraction | None = None
-        self._idle: dict[tuple[int, int], Fraction] = {}
+        self._ratio: tuple[int, int] | None = None
 
     def age_seconds(self, now: float) -> float | None:
         """Seconds since the newest sample arrived; None before the first."""
@@ -136,17 +136,25 @@ class NodeView:
     @property
     def idle_usd_per_hour(self) -> Fraction | None:
         """The part of the price that GPUs cost which nobody holds or which are lost; None when not known."""
-        price = self._price
-        if price is None:
+        if self._price is None:
             return None
+        wasted, gpus = self._wasted
+        return self._price * wasted / gpus
+
+    @property
+    def _wasted(self) -> tuple[int, int]:
+        """Wasted parts of how many; a node with GPUs of which none can be read is wasted as a whole."""
         use = self.use
-        if not use.gpus:
-            return price if self.expects_gpus and self.sample else Fraction(0)
-        part = (use.wasted, use.gpus)
-        known = self._idle.get(part)
-        if known is None:
-            known = self._idle[part] = price * part[0] / part[1]
-        return known
+        return (use.wasted, use.gpus) if use.gpus else (int(self.expects_gpus and self.sample is not None), 1)
+
+    def add_money(self, price: _Sum, idle: _Sum) -> None:
+        """Adds its price and the idle part of it to two sums; nothing when the price is not known."""
+        if self._ratio is None:
+            return
+        numerator, denominator = self._ratio
+        wasted, gpus = self._wasted
+        price.add(numerator, denominator)
+        idle.add(numerator * wasted, denominator * gpus)
 
     @property
     def price_reason(self) -> str | None:
@@ -207,16 +215,7 @@ class NodeView:
         self.expects_gpus = bool(instance and instance.gpu_count)
         price = self.quote.price if self.quote else None
         self._price = Fraction(price.amount) if price is not None and price.currency == "USD" else None
-        self._idle.clear()
-
-
-def exact_sum(values: Iterable[Fraction | None]) -> Fraction:
-    """Sum of the known ones, exact. Adds numerators per denominator: adding 1,000 Fractions one by one costs 20 x more."""
-    parts: dict[int, int] = {}
-    for value in values:
-        if value is not None:
-            parts[value.denominator] = parts.get(value.denominator, 0) + value.numerator
-    return sum((Fraction(top, bottom) for bottom, top in parts.items()), Fraction(0))
+        self._ratio = None if self._price is None else self._price.as_integer_ratio()
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -323,6 +322,9 @@ class Fleet:
         uses = [view.use for view in views]
         powers = [use.power_watts for use in uses if use.power_watts is not None]
         known = sum(use.utilization_known for use in uses)
+        price, idle = _Sum(), _Sum()
+        for view in views:
+            view.add_money(price, idle)
         return Totals(
             nodes=len(views),
             live=states.count("live"),
@@ -331,13 +333,29 @@ class Fleet:
             gpus=sum(use.gpus for use in uses),
             gpus_held=sum(use.held for use in uses),
             gpus_lost=sum(use.lost for use in uses),
-            usd_per_hour=exact_sum(view.usd_per_hour for view in views),
-            idle_usd_per_hour=exact_sum(view.idle_usd_per_hour for view in views),
+            usd_per_hour=price.value,
+            idle_usd_per_hour=idle.value,
             unpriced=sum(view.usd_per_hour is None for view in views),
             power_watts=sum(powers) if powers else None,
             utilization_ratio=sum(use.utilization_sum for use in uses) / known if known else None,
             alerts=sum(len(view.alerts) for view in views) + states.count("lost"),
         )
+
+
+class _Sum:
+    """An exact sum of fractions: numerators per denominator, which costs a twentieth of adding Fractions one by one."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[int, int] = {}
+
+    def add(self, numerator: int, denominator: int) -> None:
+        self._parts[denominator] = self._parts.get(denominator, 0) + numerator
+
+    @property
+    def value(self) -> Fraction:
+        return sum((Fraction(top, bottom) for bottom, top in self._parts.items()), Fraction(0))
 
 
 def quote_of(catalog: Catalog, info: wire.NodeInfo) -> Quote:

@@ -7,6 +7,7 @@ screen, never the end of the program; however it ends, the terminal is given bac
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import threading
@@ -45,6 +46,8 @@ CLOSE_SECONDS = 2.0
 """How long leaving waits for open streams."""
 FORCED_END_SECONDS = 5.0
 HISTORY_SECONDS = 60
+GC_ALLOCATIONS = 50_000
+"""Samples hold no cycles, and looking for some among those of 1,000 nodes would cost more than drawing them."""
 
 
 class CatalogRead(Message):
@@ -109,7 +112,7 @@ class RackrateApp(App[None]):
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
         self._ledger_thread: threading.Thread | None = None
-        self._totals: tuple[float, Totals] | None = None
+        self._totals: Totals | None = None
         self._seeding: set[asyncio.Task[None]] = set()
         self._seeded: set[str] = set()
         for each in THEMES:
@@ -145,20 +148,19 @@ class RackrateApp(App[None]):
         """A second has passed: the screen on top shows what changed."""
         if self.live is not None:
             self.live.take_changed()
-        self._totals = None
         self.redraw()
 
     def redraw(self) -> None:
         """Redraws the screen on top."""
+        self._totals = None
         if isinstance(self.screen, RackrateScreen) and self.screen.is_mounted:
             self.screen.redraw()
 
     def totals(self) -> Totals:
-        """Sums over all nodes, worked out once a tick."""
-        at = self.clock()
-        if self._totals is None or self._totals[0] != at:
-            self._totals = (at, self.fleet.totals(at))
-        return self._totals[1]
+        """Sums over all nodes, worked out once a redraw."""
+        if self._totals is None:
+            self._totals = self.fleet.totals(self.clock())
+        return self._totals
 
     @property
     def costs_known(self) -> bool:
@@ -356,6 +358,7 @@ def run(
     app = RackrateApp(
         fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, timezone=timezone, theme=theme
     )
+    gc.set_threshold(GC_ALLOCATIONS, 50, 50)
     started = time.monotonic()
     app.run()
     code = app.return_code or 0
