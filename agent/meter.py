@@ -28,7 +28,7 @@ from agent import wire
 from agent.errors import StateDirectoryError
 from agent.meter_clock import MeterClock, Tick
 from agent.meter_driver import inventory_known, reading_age_ms
-from agent.meter_holders import HOST, HUNG_DRIVER, MISSING, NO_DRIVER, Tenure, tenure_of
+from agent.meter_holders import HOST, HUNG_DRIVER, MISSING, NO_DRIVER, UNREADABLE, Tenure, tenure_of
 from agent.meter_placement import PlacementRef, placement_facts, refines
 from agent.meter_store import Kept, MeterStore
 from agent.meter_track import Stretch, Track, merge
@@ -268,9 +268,12 @@ class Meter:
         if changed or info is not self._info:
             self._place(info, gpus)
         assert self._placement is not None
-        hung = reading_age_ms(sample) > self._stall_ms
+        age_ms = reading_age_ms(sample)
         for uuid, track in self._tracks.items():
-            track.enter(self._tenure(uuid, gpus, hung), self._placement)
+            tenure = self._tenure(uuid, gpus, age_ms > self._stall_ms)
+            if tenure is UNREADABLE and age_ms > OLD_READING_MS and track.tenure.kind in ("held", "idle"):
+                tenure = track.tenure  # the driver is late: who held the GPU holds it still
+            track.enter(tenure, self._placement)
 
     def _meet(self, gpus: Mapping[str, wire.Gpu]) -> bool:
         """Takes in GPUs seen for the first time; True when the GPUs, or what is known of them, changed."""

@@ -38,6 +38,7 @@ LOST = Tenure("lost", reason="gpu_lost")
 MISSING = Tenure("lost", reason="gpu_missing")
 NO_DRIVER = Tenure("lost", reason="driver_unavailable")
 HUNG_DRIVER = Tenure("lost", reason="driver_unresponsive")
+UNREADABLE = Tenure("lost", reason="gpu_error")
 
 
 @lru_cache(maxsize=256)
@@ -73,6 +74,8 @@ def tenure_of(gpu: Gpu, projects: Mapping[str, str]) -> Tenure:
     """What the driver says about one GPU, as a tenure."""
     if gpu.state == "lost":
         return LOST
+    if gpu.state == "error" and gpu.processes is None:
+        return UNREADABLE
     if gpu.processes is None:
         return HELD_BY_UNKNOWN
     if not gpu.processes:

@@ -44,12 +44,10 @@ def table(report: Report) -> Table:
     rows, totals = report.rows, report.totals
     parts = _split([getattr(totals, part) for part in COST_PARTS], CENTS, totals.total_cost)
     sums: dict[str, Decimal | None] = dict(zip(COST_PARTS, parts, strict=True))
-    shown: dict[str, list[Decimal | None]] = {}
-    for name in (*COST_PARTS, *SUMMED):
-        places = FINE if name in SUMMED else CENTS
-        if name in SUMMED:
-            sums[name] = _rounded(getattr(totals, name), places)
-        shown[name] = _split([getattr(row, name) for row in rows], places, sums[name])
+    shown = _cost_cells(rows, sums)
+    for name in SUMMED:
+        sums[name] = _rounded(getattr(totals, name), FINE)
+        shown[name] = _split([getattr(row, name) for row in rows], FINE, sums[name])
     cells = [dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True)]
     return Table(
         report.group_by,
@@ -59,6 +57,18 @@ def table(report: Report) -> Table:
         ),
         _cells(totals, sums),
     )
+
+
+def _cost_cells(rows: Sequence[Row], sums: dict[str, Decimal | None]) -> dict[str, list[Decimal | None]]:
+    """The cost columns in cents; rows without a price have none."""
+    priced = [place for place, row in enumerate(rows) if row.allocated_cost is not None]
+    exact = [[getattr(rows[place], part) * 10**CENTS for place in priced] for part in COST_PARTS]
+    units = controlled(exact, [int((sums[part] or Decimal(0)).scaleb(CENTS)) for part in COST_PARTS])
+    shown: dict[str, list[Decimal | None]] = {part: [None] * len(rows) for part in COST_PARTS}
+    for part, column in zip(COST_PARTS, units, strict=True):
+        for place, unit in zip(priced, column, strict=True):
+            shown[part][place] = Decimal(unit).scaleb(-CENTS)
+    return shown
 
 
 def _cells(row: Row, known: dict[str, Decimal | None]) -> dict[str, Cell]:
@@ -88,18 +98,8 @@ def _rounded(value: Fraction | Decimal | None, places: int) -> Decimal | None:
 
 
 def _split(parts: Sequence[Fraction | None], places: int, total: Fraction | Decimal | None) -> list[Decimal | None]:
-    """Each part rounded so that they sum to the rounded `total`, which is the sum of the parts that are known.
-
-    Units left over go to the largest remainders, the first of equals; each cell is within one unit of its part.
-    """
-    units: dict[int, int] = {}
-    remainders: dict[int, int] = {}
-    for place, part in enumerate(parts):
-        if part is not None:
-            units[place], rest = divmod(part.numerator * 10**places, part.denominator)
-            remainders[place] = (rest << 64) // part.denominator
+    """Each part rounded so that they sum to the rounded `total`, which is the sum of the parts that are known."""
+    known = [part * 10**places for part in parts if part is not None]
     goal = _rounded(total, places)
-    left = 0 if goal is None else int(goal.scaleb(places)) - sum(units.values())
-    for place in sorted(units, key=lambda place: (-remainders[place], place))[:left] if left else ():
-        units[place] += 1
-    return [Decimal(units[place]).scaleb(-places) if place in units else None for place in range(len(parts))]
+    units = iter(largest_remainder(known, 0 if goal is None else int(goal.scaleb(places))))
+    return [None if part is None else Decimal(next(units)).scaleb(-places) for part in parts]

@@ -141,6 +141,27 @@ def test_when_the_driver_is_gone_all_known_gpus_are_lost_also_after_a_restart(tm
     again.meter.close()
 
 
+def unreadable() -> wire.Gpu:
+    return wire.Gpu(index=0, uuid="GPU-0", model="Tesla T4", state="error", reason="the driver does not answer")
+
+
+def test_while_the_driver_is_late_its_gpus_stay_with_their_holders_and_are_then_lost(node: Node) -> None:
+    node.see(0, gpu(0, ANN))
+    for second in range(1, 41):
+        late = second > 6  # the sampler shows no old values as new ones
+        node.see(1000, unreadable() if late else gpu(0, ANN), age_ms=second * 1000)
+    spans = node.spans()
+    assert {span[2:] for span in spans if span[1] <= 30_000} == {("held", "ann")}
+    assert {span[2:] for span in spans if span[0] >= 31_000} == {("lost", "driver_unresponsive")}
+
+
+def test_a_gpu_that_cannot_be_read_while_the_driver_answers_is_lost_not_held_by_nobody_known(node: Node) -> None:
+    node.see(0, gpu(0, ANN))
+    node.see(1000, unreadable())
+    node.see(1000, unreadable())
+    assert node.spans() == [(0, 1000, "held", "ann"), (1000, 2000, "lost", "gpu_error")]
+
+
 def test_a_driver_that_hangs_for_longer_than_a_stall_loses_its_gpus(node: Node) -> None:
     node.see(0, gpu(0, ANN))
     for second in range(1, 41):
