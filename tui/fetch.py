@@ -43,9 +43,8 @@ async def _look(fleet: Fleet, node: NodeConfig, client_for: Callable[[NodeConfig
         fleet.failed(node.name, str(error))
         return
     try:
-        info = await client.node()
-        fleet.apply(node.name, wire.NodeEvent(node=info), time.monotonic())
-        sample = await _first_sample(client)
+        sample = await _first_sample(client)  # first: only then an agent that has just started knows its GPUs
+        fleet.apply(node.name, wire.NodeEvent(node=await client.node()), time.monotonic())
         fleet.apply(node.name, wire.SampleEvent(sample=sample), time.monotonic())
         for alert in (await client.alerts()).alerts:
             fleet.apply(node.name, wire.AlertEvent(alert=alert), time.monotonic())
