@@ -124,7 +124,7 @@ def _columns(use: GpuUse, value: str, *, named: bool) -> list[tuple[Line, Line]]
 def _trouble(use: GpuUse, cells: int) -> list[Line]:
     words = [fmt.clean(use.gpu.reason)] if use.gpu.reason else []
     if use.gpu.xid_last is not None:
-        words.append(f"XID {use.gpu.xid_last} seen {sum(use.gpu.xid_counts.values())} times")
+        words.append(f"XID {use.gpu.xid_last}")
     return [((fitted(f"    {'; '.join(words)}", cells).rstrip(), "lost"),)] if words else []
 
 

@@ -31,6 +31,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     filter_text: str = ""
     hidden_columns: int = 0
     frozen_seconds: int = 0
+    sorted_by: str = ""
+    """The column that orders the rows, where its title is not on the screen."""
 
 
 def header_lines(totals: Totals, costs: Costs, clock: str, cells: int, height: int) -> list[Line]:
@@ -39,23 +41,29 @@ def header_lines(totals: Totals, costs: Costs, clock: str, cells: int, height: i
     states = _states(totals)
     name: Line = ((" RACKRATE", "title"),)
     if height < 2:
-        return [joined([((" ", "text"), *states), *money], "  ", cells)]
+        return [((" ", "text"), *joined([*_state_parts(totals)[:3], *money], "  ", cells - 2))]
     gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))
     if totals.gpus_lost:
         gpus += ((f" · {totals.gpus_lost} lost", "lost"),)
     first = joined([name, states, gpus], "   ", cells)
     return [
         spread(first, ((f"{clock} ", "dim"),), cells),
-        joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals)], "   ", cells),
+        joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals)], "   ", cells - 1),
     ]
 
 
 def _states(totals: Totals) -> Line:
-    line: Line = ((f"{totals.live} live", "strong" if totals.live else "dim"),)
-    line += ((" · ", "dim"), (f"{totals.stale} stale", "idle" if totals.stale else "dim"))
-    line += ((" · ", "dim"), (f"{totals.lost} lost", "lost" if totals.lost else "dim"))
+    return joined(_state_parts(totals), " · ")
+
+
+def _state_parts(totals: Totals) -> list[Line]:
     waiting = totals.nodes - totals.live - totals.stale - totals.lost
-    return (*line, (" · ", "dim"), (f"{waiting} connecting", "dim")) if waiting else line
+    parts: list[Line] = [
+        ((f"{totals.live} live", "strong" if totals.live else "dim"),),
+        ((f"{totals.stale} stale", "idle" if totals.stale else "dim"),),
+        ((f"{totals.lost} lost", "lost" if totals.lost else "dim"),),
+    ]
+    return [*parts, ((f"{waiting} connecting", "dim"),)] if waiting else parts
 
 
 def _money(totals: Totals, costs: Costs) -> list[Line]:
@@ -86,7 +94,7 @@ def _extras(totals: Totals) -> list[Line]:
 def status_line(shown: Shown, note: Line, cells: int) -> Line:
     """Sums of the rows that are shown at the left; hidden columns and a frozen order at the right; a note wins the middle."""
     totals = shown.totals
-    known = totals.unpriced < totals.nodes
+    known = totals.unpriced < totals.nodes or not totals.nodes
     left: list[Line] = []
     if shown.filter_text:
         left.append(((" ", "dim"), (f"/{fitted(fmt.clean(shown.filter_text), min(30, len(shown.filter_text)))}", "accent")))
@@ -98,6 +106,8 @@ def status_line(shown: Shown, note: Line, cells: int) -> Line:
     if totals.unpriced:
         left.append(((f"{totals.unpriced} without a price", "dim"),))
     right: list[Line] = []
+    if shown.sorted_by:
+        right.append((("by ", "dim"), (shown.sorted_by, "text")))
     if shown.frozen_seconds:
         right.append(((f"order held {shown.frozen_seconds}s", "dim"),))
     if shown.hidden_columns:

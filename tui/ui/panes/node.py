@@ -16,12 +16,14 @@ from tui.ui.lines import BLANK, Line, cropped, fitted, joined, spread
 from tui.ui.panes.gpu import brief, full, short_model
 from tui.ui.panes.host import alert_lines, host_lines, identity_lines, sensor_lines
 
+LEFT_FOR_THE_REST = 18
+"""Lines below the fleet that must be free beside GPUs of two lines each."""
 _STATE_STYLES = {"live": "accent", "stale": "idle", "lost": "lost", "connecting": "dim"}
 
 
 def rule(title: str, cells: int, right: str = "") -> Line:
     """A thin separator with a title, and a note at its end."""
-    note = f" {right}" if right else ""
+    note = f" {right}" if right and len(title) + len(right) + 4 < cells else ""
     return ((f"{title} ", "title"), ("─" * max(0, cells - len(title) - 1 - len(note)), "rule"), (note, "dim"))
 
 
@@ -51,10 +53,12 @@ def detail(view: NodeView, now: float, at: datetime, cells: int, height: int) ->
     """The node under the cursor, in `height` lines: title, a line per GPU, alerts, what is wrong."""
     dim = view.state(now) != "live"
     lines: list[Line] = [(("─" * cells, "rule"),), title_line(view, now, cells)]
+    room = max(0, height - len(lines))
     gpus = [brief(view, use, cells, dim) for use in view.uses]
+    if 2 * len(gpus) + LEFT_FOR_THE_REST <= room:
+        gpus = [line for use in view.uses for line in full(view, use, cells, dim)]
     notes = [*sensor_lines(view, cells), *alert_lines(alerts_of(view, now, at), at, cells)]
     body = [*gpus, *notes]
-    room = max(0, height - len(lines))
     for title, more in (("Processes", process_lines(view.uses, cells, at)), ("Host", host_lines(_host(view), cells))):
         if len(body) + len(more) + 2 <= room:
             body += [BLANK, rule(title, cells), *more]
@@ -70,7 +74,7 @@ def page(view: NodeView, now: float, at: datetime, cells: int) -> list[Line]:
     if wrong := [*sensor_lines(view, cells), *alert_lines(alerts_of(view, now, at), at, cells)]:
         lines += [rule("Attention", cells), *wrong, BLANK]
     if view.uses:
-        lines.append(rule(_gpu_title(view), cells, "utilisation of the last minute" if cells >= 76 else ""))
+        lines.append(rule(_gpu_title(view), cells, "utilisation of the last minute"))
         named = len({use.gpu.model for use in view.uses}) > 1
         for use in view.uses:
             lines += full(view, use, cells, dim, named=named)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 
 from agent import wire
 from tui import format as fmt
 from tui.alerts import all_alerts
+from tui.columns import Column, fit
 from tui.ui import actions
 from tui.ui.lines import Line, fitted, joined
 from tui.ui.screens.base import RackrateScreen
@@ -22,18 +25,34 @@ from tui.ui.widgets.header import Header
 from tui.ui.widgets.line_table import Cells, LineTable
 from tui.ui.widgets.status import Footer, StatusLine
 
-_COLUMNS: tuple[tuple[str, str, int, int, bool], ...] = (
-    ("severity", "SEVERITY", 8, 1, False),
-    ("node", "NODE", 16, 1, False),
-    ("rule", "RULE", 13, 3, False),
-    ("gpu", "GPU", 3, 4, True),
-    ("reading", "READING", 12, 2, True),
-    ("threshold", "LIMIT", 10, 5, True),
-    ("since", "FOR", 4, 2, True),
-    ("money", "$/H", 9, 2, True),
-    ("message", "WHAT", 30, 6, False),
+class AlertRow(msgspec.Struct, frozen=True):
+    """An alert, the index of its GPU, and the time it is looked at."""
+
+    alert: wire.Alert
+    gpu: str
+    at: datetime
+
+    @property
+    def age_seconds(self) -> float:
+        return max(0.0, (self.at - self.alert.since).total_seconds())
+
+
+def _column(ident: str, title: str, width: int, priority: int, text: Callable[[AlertRow], str], **more: Any) -> Column:
+    return Column(id=ident, title=title, width=width, priority=priority, value=lambda row, _: None,
+                  text=lambda row, _: fmt.clean(text(row)), **more)  # fmt: skip
+
+
+ALERT_COLUMNS: tuple[Column, ...] = (
+    _column("severity", "SEVERITY", 8, 2, lambda row: row.alert.severity),
+    _column("node", "NODE", 16, 1, lambda row: row.alert.node, flex=True),
+    _column("rule", "RULE", 13, 3, lambda row: row.alert.rule.replace("_", " ")),
+    _column("gpu", "GPU", 3, 4, lambda row: row.gpu, align="right"),
+    _column("reading", "READING", 15, 4, lambda row: row.alert.reading or fmt.UNKNOWN, align="right"),
+    _column("threshold", "LIMIT", 10, 5, lambda row: row.alert.threshold or fmt.UNKNOWN, align="right"),
+    _column("since", "FOR", 4, 2, lambda row: fmt.age(row.age_seconds), align="right"),
+    _column("money", "$/H", 9, 2, lambda row: money_text(row.alert.usd_per_hour), align="right"),
+    _column("message", "  WHAT", 30, 6, lambda row: f"  {row.alert.message}"),
 )
-"""Id, title, width, priority, right-aligned; the last one grows."""
 
 
 class AlertTable(LineTable):
@@ -42,51 +61,48 @@ class AlertTable(LineTable):
     def __init__(self, gpu_index: Callable[[wire.Alert], str]) -> None:
         super().__init__(id="alerts")
         self._gpu_index = gpu_index
+        self._shown: list[tuple[Column, int]] = []
         self.alerts: dict[str, wire.Alert] = {}
         self.at = datetime.now(UTC)
-        self.empty = ((("  No alerts. Everything that is held is used, and every node is heard.", "dim"),),)
+        self.empty = ((("  No alerts: what is held is used, and every node is heard.", "dim"),),)
 
     def on_resize(self, event: events.Resize) -> None:
         self.forget()
-        self.set_titles(self._fitting(), ("", False))
-
-    def _fitting(self) -> list[tuple[str, str, int, bool]]:
-        used, chosen = -1, set[str]()
-        for ident, _, cells, _, _ in sorted(_COLUMNS, key=lambda column: column[3]):
-            if used + 1 + cells > self.room:
-                break
-            used += 1 + cells
-            chosen.add(ident)
-        spare = self.room - used
-        return [
-            (ident, title, cells + (spare if ident == "message" else 0), right)
-            for ident, title, cells, _, right in _COLUMNS
-            if ident in chosen
-        ]
+        self._shown = _growing(fit(ALERT_COLUMNS, self.room)[0], self.room)
+        self.set_titles([(c.id, c.title, cells, c.align == "right") for c, cells in self._shown], ("", False))
 
     def cells_of(self, key: str) -> Cells:
         alert = self.alerts[key]
-        style = "lost" if alert.severity == "critical" else "idle"
-        texts = {
-            "severity": (alert.severity, style),
-            "node": (fmt.clean(alert.node), "strong"),
-            "rule": (alert.rule.replace("_", " "), "text"),
-            "gpu": (self._gpu_index(alert), "dim"),
-            "reading": (fmt.clean(alert.reading or fmt.UNKNOWN), "text"),
-            "threshold": (fmt.clean(alert.threshold or fmt.UNKNOWN), "dim"),
-            "since": (fmt.age(max(0.0, (self.at - alert.since).total_seconds())), "text"),
-            "money": (money_text(alert.usd_per_hour), "idle" if alert.usd_per_hour else "dim"),
-            "message": (fmt.clean(alert.message), "dim"),
-        }
+        row = AlertRow(alert, self._gpu_index(alert), self.at)
         return tuple(
-            ((fitted(texts[ident][0], cells, right=right), texts[ident][1]),) for ident, _, cells, right in self.titles
+            ((fitted(column.text(row, 0.0), cells, right=column.align == "right"), _style(column, alert)),)
+            for column, cells in self._shown
         )
+
+
+def _growing(shown: list[tuple[Column, int]], room: int) -> list[tuple[Column, int]]:
+    """The last column takes what is left when it is the message."""
+    if not shown or shown[-1][0].id != "message":
+        return shown
+    used = sum(cells for _, cells in shown) + len(shown) - 1
+    return [*shown[:-1], (shown[-1][0], shown[-1][1] + room - used)]
+
+
+def _style(column: Column, alert: wire.Alert) -> str:
+    match column.id:
+        case "severity":
+            return "lost" if alert.severity == "critical" else "idle"
+        case "money":
+            return "idle" if alert.usd_per_hour else "dim"
+        case "node":
+            return "strong"
+        case "threshold" | "message" | "gpu":
+            return "dim"
+    return "text"
 
 
 def money_text(usd_per_hour: str | None) -> str:
     """`$2.10`, or `–`."""
-    from decimal import Decimal
-
     return fmt.UNKNOWN if usd_per_hour is None else fmt.usd(Decimal(usd_per_hour))
 
 

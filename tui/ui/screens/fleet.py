@@ -62,7 +62,7 @@ class FleetScreen(RackrateScreen):
 
     @property
     def filter_text(self) -> str:
-        return self.query_one(FilterBar).text.strip()
+        return self.query_one(FilterBar).applied
 
     def redraw(self) -> None:
         app, table = self.rackrate, self.table
@@ -85,6 +85,7 @@ class FleetScreen(RackrateScreen):
             filter_text=self.filter_text,
             hidden_columns=table.hidden_columns,
             frozen_seconds=table.held_seconds(app.clock()),
+            sorted_by="" if table.shows(table.sort_column) else table.sort_column.title,
         )
         self.query_one(StatusLine).show_sums(shown, self._trouble())
 

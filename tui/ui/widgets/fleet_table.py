@@ -50,6 +50,10 @@ class FleetTable(LineTable):
     def sort_column(self) -> Column:
         return self._column
 
+    def shows(self, column: Column) -> bool:
+        """Whether the column is on the screen."""
+        return any(shown is column for shown, _ in self._sets[self._set])
+
     def held_seconds(self, now: float) -> int:
         """Whole seconds for which the order still holds still; 0 when it does not."""
         return max(0, ceil(HOLD_SECONDS - (now - self._moved_at)))

@@ -16,12 +16,13 @@ from textual.widgets import Input
 from tui.errors import WrongUsage
 from tui.query import Predicate, parse
 from tui.ui.actions import Scope
-from tui.ui.lines import Line, cropped
+from tui.ui.lines import Line, cropped, wrapped
 from tui.ui.panes.header import Shown, footer_line, status_line
 from tui.ui.widgets.lines_view import RaisedLines
 
 NOTE_SECONDS = 4.0
 HISTORY_LENGTH = 50
+HINT_ROWS = 3
 
 
 class StatusLine(RaisedLines):
@@ -97,6 +98,8 @@ class FilterBar(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
+        self.applied = ""
+        """The filter that holds: what is typed may be wrong."""
         self._history: list[str] = []
         self._place = 0
 
@@ -106,10 +109,6 @@ class FilterBar(Vertical):
 
     def on_mount(self) -> None:
         self.query_one(FilterInput).cursor_blink = False
-
-    @property
-    def text(self) -> str:
-        return self.query_one(FilterInput).value
 
     def open(self) -> None:
         """Shows the line and gives it the keys."""
@@ -132,8 +131,11 @@ class FilterBar(Vertical):
         field.cursor_position = len(text)
 
     def _explain(self, error: str = "") -> None:
-        text = error or "Enter keeps it   Esc clears it   ↑ ↓ filters of before"
-        self.query_one(RaisedLines).show([((f" {text}", "lost" if error else "dim"),)])
+        text = error or "Enter keeps it, Esc clears it, ↑ ↓ filters of before"
+        hint = self.query_one(RaisedLines)
+        lines = wrapped(text, "lost" if error else "dim", self.app.size.width - 1, " ")[:HINT_ROWS]
+        hint.styles.height = len(lines)
+        hint.show(lines)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -143,14 +145,15 @@ class FilterBar(Vertical):
             self._explain(str(error))
             return
         self._explain()
-        self.post_message(self.Changed(event.value.strip(), wanted))
+        self.applied = event.value.strip()
+        self.post_message(self.Changed(self.applied, wanted))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self._close()
 
     def _close(self) -> None:
-        text = self.text.strip()
+        text = self.applied
         if text and text not in self._history[-1:]:
             self._history = [*self._history, text][-HISTORY_LENGTH:]
         self.remove_class("-open")
