@@ -250,7 +250,8 @@ def _process_labels(process: wire.Process) -> tuple[str, ...]:
 
 def _host_families(host: wire.Host, node: str) -> Iterator[Metric]:
     for field, text in _HOST_GAUGES:
-        yield _fill(GaugeMetricFamily(f"rackrate_host_{field}", text, labels=("node",)), [((node,), host)], field)
+        name = "rackrate_host_cpus" if field == "cpu_count" else f"rackrate_host_{field}"  # `_count` is a histogram's
+        yield _fill(GaugeMetricFamily(name, text, labels=("node",)), [((node,), host)], field)
     if host.boot_at is not None:
         yield _gauge("rackrate_host_boot_time_seconds", "When the machine started.", {"node": node}, host.boot_at.timestamp())
     mounts = {(node, _label(filesystem.mount)): filesystem for filesystem in host.filesystems}

@@ -45,6 +45,7 @@ def busy_agent() -> NodeAgent:
             taken_at=datetime.now(timezone.utc),
             host=wire.Host(
                 cpu_utilization_ratio=0.25,
+                cpu_count=96,
                 memory_total_bytes=64,
                 boot_at=START,
                 filesystems=(wire.Filesystem(mount="/", total_bytes=10, used_bytes=4, available_bytes=5),),
@@ -186,3 +187,11 @@ def test_a_meter_that_cannot_write_shows(capsys: pytest.CaptureFixture[str]) -> 
     series = series_of(agent)
     assert value(series, "rackrate_meter_success") == 0 and value(series, "rackrate_sensor_success", sensor="meter") == 0
     capsys.readouterr()
+
+
+def test_no_gauge_ends_like_a_histogram() -> None:
+    """promtool's rule: `_count`, `_sum` and `_bucket` belong to histograms and summaries."""
+    text = render(busy_agent()).decode()
+    gauges = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE") and line.endswith(" gauge")]
+    assert "rackrate_host_cpus" in gauges
+    assert not [name for name in gauges if name.endswith(("_count", "_sum", "_bucket"))]
