@@ -16,6 +16,13 @@ PLOT_CELLS = MINUTE_SECONDS // 2
 """Two seconds to a cell."""
 WIDE_CELLS = 100
 """From here a minute of plot has its full width."""
+BESIDE_THROTTLE = 103
+"""Cells before the last column; on narrower screens what is throttled says so in a line of its own."""
+_SHORT_REASONS = {
+    "sw_power_cap": "power cap", "hw_slowdown": "hw slowdown", "hw_power_brake_slowdown": "power brake",
+    "sw_thermal_slowdown": "thermal (sw)", "hw_thermal_slowdown": "thermal (hw)", "sync_boost": "sync boost",
+    "applications_clocks_setting": "clocks set", "display_clock_setting": "display",
+}  # fmt: skip
 _MODEL_WORDS = ("NVIDIA ", "Tesla ")
 
 
@@ -85,14 +92,14 @@ def memory_text(use: GpuUse) -> str:
 def full(view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, named: bool = False) -> list[Line]:
     """Two lines and a plot two rows high; a third line where something is wrong. `named`: with its model."""
     value = "dim" if dim else "text"
-    first, second = zip(*_columns(use, value, named=named), strict=True)
+    first, second = zip(*_columns(use, value, cells, named=named), strict=True)
     upper, lower = _plot(view, use, cells)
     index: Line = ((f"{use.gpu.index:>3} ", "strong"), (fitted(gpu_state_text(use), 5), state_style(use, dim)))
     accent, ratio = "dim" if dim else "accent", f" {fmt.percent(use.gpu.utilization_ratio):>4}"
     return [
         joined([(*index, (f" {upper}", accent), (ratio, "dim" if dim else "strong")), *first], "  ", cells),
         joined([((" " * 10, "dim"), (lower, accent), ("     ", "dim")), *second], "  ", cells),
-        *_trouble(use, cells),
+        *_trouble(use, cells, named=named),
     ]
 
 
@@ -102,7 +109,7 @@ def _plot(view: NodeView, use: GpuUse, cells: int) -> list[str]:
     return area(points, PLOT_CELLS, 2) if cells >= WIDE_CELLS else area(halved(points), PLOT_CELLS // 2, 2)
 
 
-def _columns(use: GpuUse, value: str, *, named: bool) -> list[tuple[Line, Line]]:
+def _columns(use: GpuUse, value: str, cells: int, *, named: bool) -> list[tuple[Line, Line]]:
     """What stands beside the plot, in two rows, the most wanted first."""
     gpu = use.gpu
     filled, empty = bar(_memory_ratio(use), 8)
@@ -114,18 +121,25 @@ def _columns(use: GpuUse, value: str, *, named: bool) -> list[tuple[Line, Line]]
          (("ECC ", "dim"), (fitted(ecc_text(use), 3), "lost" if gpu.ecc_uncorrected_total else value))),
         ((("SM  ", "dim"), (f"{megahertz(gpu.clock_sm_hertz):>8}", value)),
          (("MEM ", "dim"), (f"{megahertz(gpu.clock_memory_hertz):>8}", value))),
-        throttle(use, value),
+        throttle(use, value, cells - 16 * named),
     ]  # fmt: skip
     if named:
         pairs.insert(2, (((fitted(short_model(gpu.model), 14), "dim"),), ((" " * 14, "dim"),)))
     return pairs
 
 
-def _trouble(use: GpuUse, cells: int) -> list[Line]:
+def _trouble(use: GpuUse, cells: int, *, named: bool) -> list[Line]:
+    """What is wrong with it, and throttling where its column does not fit."""
+    lines: list[Line] = []
     words = [fmt.clean(use.gpu.reason)] if use.gpu.reason else []
     if use.gpu.xid_last is not None:
         words.append(f"XID {use.gpu.xid_last}")
-    return [((fitted(f"    {'; '.join(words)}", cells).rstrip(), "lost"),)] if words else []
+    if words:
+        lines.append(((fitted(f"    {'; '.join(words)}", cells).rstrip(), "lost"),))
+    why = throttled_by(use)
+    if why and cells - 16 * named < BESIDE_THROTTLE + 13:
+        lines.append((("          throttled by ", "idle"), (why, "text")))
+    return lines
 
 
 def _memory_ratio(use: GpuUse) -> float | None:
@@ -152,12 +166,16 @@ def ecc_text(use: GpuUse) -> str:
     return "+".join(fmt.UNKNOWN if count is None else str(count) for count in (corrected, uncorrected))
 
 
-def throttle(use: GpuUse, value: str) -> tuple[Line, Line]:
-    """Why it runs below its clocks. `gpu_idle` is no throttling: there is nothing to do."""
-    reasons = use.gpu.throttle_reasons
-    if reasons is None:
+def throttled_by(use: GpuUse) -> str:
+    """Why it runs below its clocks, in short words. `gpu_idle` is no throttling: there is nothing to do."""
+    reasons = use.gpu.throttle_reasons or ()
+    return fmt.clean(", ".join(_SHORT_REASONS.get(each, each.replace("_", " ")) for each in reasons if each != "gpu_idle"))
+
+
+def throttle(use: GpuUse, value: str, cells: int) -> tuple[Line, Line]:
+    """The last column: whether it is throttled, and by what."""
+    if use.gpu.throttle_reasons is None:
         return (("throttling", "dim"),), (("not known", "dim"),)
-    named = [reason.replace("_", " ") for reason in reasons if reason != "gpu_idle"]
-    if not named:
+    if not (why := throttled_by(use)):
         return (("not throttled", "dim"),), BLANK
-    return (("throttled by", "idle"),), ((fmt.clean(", ".join(named)), value),)
+    return (("throttled by", "idle"),), ((fitted(why, max(13, cells - BESIDE_THROTTLE)).rstrip(), value),)
