@@ -28,7 +28,7 @@ def make_app(fleet: Fleet | None = None, clock: Clock | None = None, **options: 
 
 @asynccontextmanager
 async def running(app: RackrateApp, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Pilot[None]]:
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         await pilot.pause()
         yield pilot
 

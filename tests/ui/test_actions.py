@@ -1,0 +1,96 @@
+"""The registry of actions: one source for keys, footer, help and palette."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+
+from tests.support.screens import make_app, press, running, text
+from tui.columns import NODE_COLUMNS
+from tui.ui import actions
+from tui.ui.screens.help import help_lines
+
+
+@pytest.mark.parametrize("scope", actions.SCREENS)
+def test_no_key_means_two_things_on_one_screen(scope: actions.Scope) -> None:
+    keys = [key for action in (*actions.of(scope), *actions.of("app")) for key in action.keys]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("action", actions.ACTIONS, ids=lambda action: action.id)
+def test_every_action_can_be_reached_without_letters(action: actions.Action) -> None:
+    without = [key for key in action.keys if key not in string.ascii_letters and not (len(key) > 1 and key in _TYPED)]
+    assert without or action.palette or not action.keys
+
+
+_TYPED = {"slash", "question_mark", "colon", "left_square_bracket", "right_square_bracket"}
+
+
+@pytest.mark.parametrize("scope", actions.SCREENS)
+def test_the_palette_itself_needs_no_letter(scope: actions.Scope) -> None:
+    assert any({"f2", "ctrl+p"} & set(action.keys) for action in actions.of(scope) if action.id == "palette")
+
+
+def test_every_action_is_in_the_help_with_its_key() -> None:
+    lines = ["".join(part for part, _ in line) for line in help_lines(100)]
+    for action in actions.ACTIONS:
+        assert any(action.title in line and action.shown in line for line in lines), action.id
+    for column in NODE_COLUMNS:
+        assert any(column.title in line for line in lines)
+
+
+@pytest.mark.parametrize("scope", actions.SCREENS)
+def test_the_footer_names_only_what_exists_there(scope: actions.Scope) -> None:
+    known = {(action.shown, action.footer) for action in actions.of(scope)}
+    assert set(actions.footer(scope)) <= known and actions.footer(scope)
+
+
+def test_nothing_here_changes_a_node() -> None:
+    words = ("kill", "stop", "delete", "remove", "signal", "drain")
+    assert not [action.id for action in actions.ACTIONS if any(word in action.title.casefold() for word in words)]
+
+
+@pytest.mark.parametrize("keys", [(), ("enter",), ("a",), ("question_mark",)])
+async def test_every_binding_of_every_screen_runs(keys: tuple[str, ...]) -> None:
+    """Each action of the screen, called by its key, leaves the app alive."""
+    app, _ = make_app()
+    async with running(app) as pilot:
+        await press(pilot, *keys)
+        scope = app.screen.SCOPE  # type: ignore[attr-defined]
+        for action in actions.of(scope):
+            for key in action.keys:
+                if action.id == "quit":
+                    continue
+                await press(pilot, key)
+                assert app.is_running and app._exception is None, (action.id, key)
+                while len(app.screen_stack) > 1 + bool(keys):
+                    app.pop_screen()
+                await press(pilot, *(keys if len(app.screen_stack) <= bool(keys) else ()))
+                if action.id == "filter":
+                    await press(pilot, "escape")
+
+
+async def test_the_palette_narrows_and_runs_on_the_screen_below() -> None:
+    app, _ = make_app()
+    async with running(app) as pilot:
+        await press(pilot, "f2", *"alerts")
+        assert "Alerts of the whole fleet" in text(app) and "Next theme" not in text(app)
+        await press(pilot, "enter")
+        assert type(app.screen).__name__ == "AlertsScreen"
+
+
+async def test_the_palette_can_be_used_with_arrows_and_left_with_esc() -> None:
+    app, _ = make_app()
+    async with running(app) as pilot:
+        await press(pilot, "ctrl+p", "up", "enter")
+        assert not app.is_running or app.return_code == 0, "the last one is Quit"
+
+
+async def test_an_empty_palette_choice_does_nothing() -> None:
+    app, _ = make_app()
+    async with running(app) as pilot:
+        await press(pilot, "colon", *"zzzz", "enter")
+        assert len(app.screen_stack) == 1
+        await press(pilot, "colon", "escape")
+        assert len(app.screen_stack) == 1
