@@ -47,6 +47,8 @@ PLOT_EVERY, ALERT_EVERY = 3, 15
 """Before that they get every so many steps: what nobody looks at closely need not delay the start."""
 SMALL_FLEET = 64
 """Up to here each node keeps a day of history; a larger one keeps minutes, or memory would run to gigabytes."""
+DRAWN_MS = 180_000
+"""What the app's plots show."""
 TICK_SLICES = 20
 QUIET_SECONDS = 90.0
 """No HTTP outage before this: a report made right after the start finds every node."""
@@ -87,18 +89,23 @@ class SimulatedNode:
             fresh = self.model.node_info(datetime.fromtimestamp(at_ms / 1000, UTC), self.agent.info.agent_version)
             self.agent.set_info(fresh)
 
-    def backfill(self, start_ms: int, end_ms: int, step_ms: int) -> None:
-        """Samples of the past into meter and history, and the last hour of them into the alerts."""
-        info = self.agent.info
+    def backfill(self, start_ms: int, end_ms: int, step_ms: int, drawn_ms: int = 0) -> None:
+        """Samples of the past into meter and history, and the last hour of them into the alerts.
+
+        The last `drawn_ms` are given to the history second by second, so that a plot is full from the start.
+        """
+        info, fine_ms = self.agent.info, max(start_ms, end_ms - drawn_ms)
         for turn, at_ms in enumerate(range(start_ms, end_ms, step_ms)):
             recent = at_ms >= end_ms - RECENT_MS
             drawn, judged = recent or turn % PLOT_EVERY == 0, recent or turn % ALERT_EVERY == 0
             sample = self.sample(at_ms, host=drawn)
             self.meter.observe(sample, info, at_ms=at_ms)
-            if drawn:
+            if drawn and at_ms < fine_ms:
                 self._history.add(sample)
             if judged:
                 self._alerts.evaluate(sample, sample.taken_at)
+        for at_ms in range(fine_ms, end_ms, 1000):
+            self._history.add(self.sample(at_ms))
 
     @property
     def has_record(self) -> bool:
@@ -113,7 +120,7 @@ def backfill(nodes: Sequence[SimulatedNode], start_ms: int, end_ms: int, step_ms
     """
     for node in nodes:
         if not node.has_record:
-            node.backfill(start_ms, end_ms, step_ms)
+            node.backfill(start_ms, end_ms, step_ms, DRAWN_MS if len(nodes) <= SMALL_FLEET else 0)
 
 
 def build_nodes(
