@@ -40,6 +40,12 @@ def tolerate_encoding() -> None:
         reconfigure(errors="replace")
 
 
+def follow_real_size() -> None:
+    """COLUMNS and LINES, exported by some shells, would hold the size still when the window is resized."""
+    os.environ.pop("COLUMNS", None)
+    os.environ.pop("LINES", None)
+
+
 def no_color(environ: Mapping[str, str] = os.environ) -> bool:
     """https://no-color.org: set and not empty."""
     return bool(environ.get("NO_COLOR"))

@@ -127,6 +127,7 @@ class RackrateApp(App[None]):
 
     def on_mount(self) -> None:
         self.set_interval(TICK_SECONDS, self.tick)
+        self.app_resume_signal.subscribe(self, lambda _: self._repaint())
         if not self.is_headless:
             self.set_interval(terminal.HEARTBEAT_SECONDS, self._check_tty)
         if self.live is not None:
@@ -155,6 +156,12 @@ class RackrateApp(App[None]):
         self._totals = None
         if isinstance(self.screen, RackrateScreen) and self.screen.is_mounted:
             self.screen.redraw()
+
+    def _repaint(self) -> None:
+        """Paints everything anew: the shell wrote on the screen while the app was suspended."""
+        self.screen.refresh()
+        for widget in self.screen.walk_children():
+            widget.refresh()
 
     def totals(self) -> Totals:
         """Sums over all nodes, worked out once a redraw."""
@@ -355,6 +362,7 @@ def run(
         fleet.add(node.name, node.url, node.tags)
     terminal.tolerate_encoding()
     terminal.allow_many_files()
+    terminal.follow_real_size()
     app = RackrateApp(
         fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, timezone=timezone, theme=theme
     )

@@ -12,7 +12,7 @@ import msgspec
 from tui import format as fmt
 from tui.fleet import Totals
 from tui.ui import actions
-from tui.ui.lines import Line, fitted, joined, spread
+from tui.ui.lines import Line, fitted, joined, spread, width
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,10 +112,12 @@ def status_line(shown: Shown, note: Line, cells: int) -> Line:
         right.append(((f"order held {shown.frozen_seconds}s", "dim"),))
     if shown.hidden_columns:
         right.append(((f"+{shown.hidden_columns} hidden", "accent"), (" w", "key")))
-    end: Line = (*joined(right, "  ", cells), (" ", "text"))
+    end: Line = (*joined(right, "  ", cells // 2), (" ", "text"))
+    room = cells - width(end) - 2
     if note:
-        return spread(joined([((" ", "text"), *note)], "", cells) or ((fitted(" " + note[0][0], cells), note[0][1]),), end, cells)
-    return spread(joined(left, "  ", cells), end, cells)
+        text, style = note[0]
+        return spread(((fitted(f" {text}", room).rstrip(), style),), end, cells)
+    return spread(joined(left, "  ", room), end, cells)
 
 
 def footer_line(scope: actions.Scope, cells: int) -> Line:

@@ -25,6 +25,7 @@ from tui.ui.widgets.header import Header
 from tui.ui.widgets.line_table import Cells, LineTable
 from tui.ui.widgets.status import Footer, StatusLine
 
+
 class AlertRow(msgspec.Struct, frozen=True):
     """An alert, the index of its GPU, and the time it is looked at."""
 
@@ -44,14 +45,14 @@ def _column(ident: str, title: str, width: int, priority: int, text: Callable[[A
 
 ALERT_COLUMNS: tuple[Column, ...] = (
     _column("severity", "SEVERITY", 8, 2, lambda row: row.alert.severity),
-    _column("node", "NODE", 16, 1, lambda row: row.alert.node, flex=True),
+    _column("node", "NODE", 16, 1, lambda row: row.alert.node),
     _column("rule", "RULE", 13, 3, lambda row: row.alert.rule.replace("_", " ")),
     _column("gpu", "GPU", 3, 4, lambda row: row.gpu, align="right"),
-    _column("reading", "READING", 15, 4, lambda row: row.alert.reading or fmt.UNKNOWN, align="right"),
-    _column("threshold", "LIMIT", 10, 5, lambda row: row.alert.threshold or fmt.UNKNOWN, align="right"),
+    _column("reading", "READING", 15, 4, lambda row: row.alert.reading or fmt.UNKNOWN, flex=True),
+    _column("threshold", "LIMIT", 14, 5, lambda row: row.alert.threshold or fmt.UNKNOWN, flex=True),
     _column("since", "FOR", 4, 2, lambda row: fmt.age(row.age_seconds), align="right"),
     _column("money", "$/H", 9, 2, lambda row: money_text(row.alert.usd_per_hour), align="right"),
-    _column("message", "  WHAT", 30, 6, lambda row: f"  {row.alert.message}"),
+    _column("message", "  WHAT", 30, 6, lambda row: f"  {row.alert.message}", flex=True),
 )
 
 

@@ -1,0 +1,233 @@
+"""The app in a real terminal (tmux): what it draws, and that it gives the terminal back however it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import tmux
+from tests.support.tmux import Tmux
+
+if tmux.MISSING:
+    pytest.skip(tmux.MISSING, allow_module_level=True)
+
+ROOT = Path(__file__).resolve().parents[2]
+NODES = 3
+
+
+class Agents:
+    """A simulated fleet in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        token = folder / "token"
+        command = [sys.executable, "-m", "agent.cli", "simulate", "--nodes", str(NODES), "--gpus", "4", "--seed", "3",
+                   "--listen", "127.0.0.1:0", "--token-file", str(token), "--die-with-parent"]  # fmt: skip
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self.process.stdout is not None
+        self.urls = [self.process.stdout.readline().strip() for _ in range(NODES)]
+        self.names = [url.rstrip("/").rpartition("/")[2] for url in self.urls]
+        self.config = folder / "config.toml"
+        tables = [f'[[nodes]]\nname = "{name}"\nurl = "{url}"\ntoken_file = "{token}"\n' for name, url in zip(self.names, self.urls, strict=True)]
+        self.config.write_text(f'ledger = "{folder / "ledger.db"}"\n' + "\n".join(tables), encoding="utf-8")
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
+    running = Agents(tmp_path_factory.mktemp("fleet"))
+    yield running
+    running.close()
+
+
+def command(config: Path, *, before: str = "", after: str = "; echo code=$?=") -> str:
+    """The shell line that starts the app; `$?` is printed when it ends, with signs around it that typing it has not."""
+    return f"cd {shlex.quote(str(ROOT))}; clear; {before}{shlex.quote(sys.executable)} -m tui.cli --config {shlex.quote(str(config))}{after}"
+
+
+def ended_with(terminal: Tmux, code: int, seconds: float = 15) -> None:
+    assert terminal.until(lambda: f"code={code}=" in terminal.text(), seconds), terminal.text()
+    assert terminal.until(lambda: terminal.given_back, 2)
+
+
+def app_pid(terminal: Tmux) -> int:
+    """The app below the shell."""
+    def find() -> list[int]:
+        children = Path(f"/proc/{terminal.shell_pid}/task/{terminal.shell_pid}/children").read_text(encoding="ascii").split()
+        return [int(pid) for pid in children if b"tui.cli" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    assert terminal.until(lambda: bool(find()), 10)
+    return find()[0]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_fleet_at_80x24_then_a_node_then_the_end(agents: Agents) -> None:
+    with Tmux(command(agents.config), 80, 24) as terminal:
+        shown = terminal.wait(f"{NODES} live")
+        for name in agents.names:
+            assert name in shown
+        assert "hidden" in shown and "q quit" in shown
+        terminal.keys("Enter")
+        shown = terminal.wait("PCIe")
+        assert agents.names[0] in shown
+        terminal.keys("Escape")
+        terminal.wait("IDLE $/H")
+        terminal.keys("q")
+        ended_with(terminal, 0)
+        assert f"watched {NODES} nodes" in terminal.text()
+
+
+def test_the_ledger_is_synced_in_the_background_and_today_appears(agents: Agents) -> None:
+    with Tmux(command(agents.config), 120, 30) as terminal:
+        terminal.wait(f"{NODES} live")
+        assert terminal.until(lambda: re.search(r"today ~?\$\d", terminal.text()) is not None, 25), terminal.text()
+        terminal.keys("q")
+        ended_with(terminal, 0)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)])
+def test_a_signal_ends_it_with_its_code_and_the_terminal_is_given_back(agents: Agents, number: signal.Signals, code: int) -> None:
+    with Tmux(command(agents.config), 80, 24) as terminal:
+        terminal.wait("live")
+        assert not terminal.given_back
+        if number is signal.SIGINT:
+            terminal.keys("C-c")
+        else:
+            os.kill(app_pid(terminal), number)
+        ended_with(terminal, code)
+
+
+def test_a_signal_in_a_dialog_gives_the_terminal_back_too(agents: Agents) -> None:
+    with Tmux(command(agents.config), 80, 24) as terminal:
+        terminal.wait("live")
+        terminal.keys(":")
+        terminal.wait("what to do")
+        os.kill(app_pid(terminal), signal.SIGTERM)
+        ended_with(terminal, 143)
+
+
+def test_it_ends_within_seconds_when_the_terminal_vanishes_though_hup_is_ignored(agents: Agents) -> None:
+    terminal = Tmux(command(agents.config, before="trap '' HUP; "), 80, 24)
+    try:
+        terminal.wait("live")
+        pid = app_pid(terminal)
+    finally:
+        terminal.__exit__(None, None, None)
+    deadline = time.monotonic() + 15
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_alive(pid)
+
+
+def test_resizing_in_both_directions_leaves_a_whole_picture(agents: Agents) -> None:
+    with Tmux(command(agents.config), 80, 24) as terminal:
+        terminal.wait(f"{NODES} live")
+        terminal.resize(200, 60)
+        terminal.wait("WHERE")
+        terminal.resize(20, 5)
+        assert terminal.until(lambda: "IDLE" not in terminal.text(), 10)
+        assert agents.names[0][:8] in terminal.text()
+        terminal.resize(80, 24)
+        shown = terminal.wait("q quit")
+        assert terminal.until(lambda: terminal.text().count("IDLE $/H") == 1, 5), shown
+        assert len([line for line in terminal.text().split("\n") if "live " in line]) >= NODES
+
+
+def test_ascii_is_drawn_where_the_encoding_knows_no_more(agents: Agents) -> None:
+    with Tmux(command(agents.config), 100, 30, PYTHONIOENCODING="ascii") as terminal:
+        shown = terminal.wait(f"{NODES} live")
+        assert shown.isascii() and "\\u" not in shown
+        lines = [line for line in shown.split("\n") if re.search(r"^[> ] live .*now", line)]
+        assert len({line.rstrip().rfind("now") for line in lines}) == 1, "columns stay aligned"
+        terminal.keys("Enter")
+        shown = terminal.wait("PCIe")
+        assert shown.isascii() and "\\u" not in shown
+
+
+def test_no_color_writes_no_colour(agents: Agents) -> None:
+    with Tmux(command(agents.config, before="NO_COLOR=1 "), 80, 24) as terminal:
+        terminal.wait(f"{NODES} live")
+        codes = {code for group in re.findall(r"\x1b\[([\d;]*)m", terminal.colours()) for code in group.split(";")}
+        assert codes <= {"", "0", "1", "2", "3", "4", "7", "22", "27", "39", "49"}, codes
+
+
+@pytest.mark.parametrize("term", ["screen", "linux", "vt100", "xterm"])
+def test_terminals_of_16_colours_get_no_exact_ones(agents: Agents, term: str) -> None:
+    with Tmux(command(agents.config, before=f"COLORTERM= TERM={term} "), 80, 24) as terminal:
+        terminal.wait(f"{NODES} live")
+        assert "38;2;" not in terminal.colours() and "38;5;" not in terminal.colours()
+
+
+def test_a_pipe_gets_text_and_no_escape_codes(agents: Agents) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tui.cli", "--config", str(agents.config)], cwd=ROOT, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "\x1b" not in done.stdout + done.stderr
+    assert agents.names[0] in done.stdout
+
+
+def test_a_node_that_accepts_and_never_answers_freezes_nothing(agents: Agents, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        config = tmp_path / "config.toml"
+        config.write_text(agents.config.read_text(encoding="utf-8") + f'\n[[nodes]]\nname = "silent"\nurl = "http://127.0.0.1:{port}"\n', encoding="utf-8")
+        with Tmux(command(config), 80, 24) as terminal:
+            terminal.wait(f"{NODES} live")
+            terminal.wait("silent")
+            for key, answer in (("a", "SEVERITY"), ("Escape", "IDLE"), ("End", "order held"), ("Enter", "has not answered"), ("?", "Filter the nodes")):
+                terminal.keys(key)
+                terminal.wait(answer, 3)
+            terminal.keys("q")
+            ended_with(terminal, 0, 8)
+
+
+def test_agents_that_die_become_lost_and_keep_their_last_values(tmp_path: Path) -> None:
+    agents = Agents(tmp_path)
+    try:
+        with Tmux(command(agents.config), 80, 24) as terminal:
+            terminal.wait(f"{NODES} live")
+            agents.close()
+            terminal.wait(f"0 live · {NODES} stale", 15)
+            terminal.wait(f"{NODES} lost", 30)
+            row = next(line for line in terminal.text().split("\n") if agents.names[0] in line)
+            assert "lost" in row and re.search(r"\d+%", row)
+            terminal.wait("is not reachable")
+            terminal.keys("q")
+            ended_with(terminal, 0)
+    finally:
+        if agents.process.poll() is None:
+            agents.close()
+
+
+def test_ctrl_z_suspends_and_fg_brings_it_back(agents: Agents) -> None:
+    with Tmux(command(agents.config), 80, 24) as terminal:
+        terminal.wait(f"{NODES} live")
+        os.kill(app_pid(terminal), signal.SIGTSTP)
+        assert terminal.until(lambda: terminal.given_back, 10)
+        terminal.keys("fg", "Enter")
+        assert terminal.until(lambda: not terminal.given_back and "IDLE $/H" in terminal.text(), 15), terminal.text()
+        terminal.wait("q quit")
+        terminal.keys("q")
+        terminal.wait("watched")
+        assert terminal.until(lambda: terminal.given_back, 2)
