@@ -71,7 +71,7 @@ async def _draw(
         return clean_svg(app.export_screenshot(title="rackrate"))
 
 
-async def go_to(app: RackrateApp, pilot, screen: str, node: str | None) -> None:  # noqa: ANN001 - textual.pilot, not imported here
+async def go_to(app: RackrateApp, pilot, screen: str, node: str | None) -> None:
     """Opens a screen as a person would; `node` puts the cursor there first."""
     from tui.ui.screens.fleet import FleetScreen
 
@@ -87,7 +87,7 @@ def _heard(fleet: Fleet) -> bool:
     return all(view.sample is not None or view.error for view in fleet)
 
 
-async def _until(holds, seconds: float) -> None:  # noqa: ANN001
+async def _until(holds, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
@@ -95,12 +95,12 @@ async def _until(holds, seconds: float) -> None:  # noqa: ANN001
 
 def clean_svg(svg: str) -> str:
     """Without the web font and its addresses: a local monospace family instead."""
-    svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"@font-face\s*\{.*?\}|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"font-family:\s*Fira Code[^;}]*", f"font-family: {FONTS}", svg)
     return svg.replace("Fira Code", "DejaVu Sans Mono")
 
 
-def import_renderer():  # noqa: ANN201 - an optional package
+def import_renderer():
     """resvg-py, or a sentence how to get it."""
     try:
         import resvg_py

@@ -2,7 +2,7 @@
 
     python tests/bench/bench_app.py [--nodes 200] [--gpus 8] [--seconds 20] [--size 200x60]
 
-Each runs in a process of its own on a pty, on the same simulated fleet. CPU is of the measured process alone, after it has settled.
+Invariant: each runs in a process of its own on a pty, on the same simulated fleet; CPU is of that process alone, after it settled.
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ def process(pid: int, user: str | None, **fields: Any) -> wire.Process:
     return wire.Process(pid=pid, user=user, **{**values, **fields})
 
 
-def gpu(index: int, *, node: str = "n", util: float | None = 0.87, users: tuple[str, ...] | None = ("ada",), **fields: Any) -> wire.Gpu:
+def gpu(
+    index: int, *, node: str = "n", util: float | None = 0.87, users: tuple[str, ...] | None = ("ada",), **fields: Any
+) -> wire.Gpu:
     """An A100; `users` None: the driver does not tell who holds it."""
     values: dict[str, Any] = {
         "model": "NVIDIA A100-SXM4-40GB", "state": "ok", "utilization_ratio": util, "memory_used_bytes": 31 * GIB,
@@ -112,7 +114,9 @@ def sample(node: str, gpus: tuple[wire.Gpu, ...], sequence: int = 1, **fields: A
     return wire.Sample(node=node, sequence=sequence, taken_at=AT, gpus=gpus, **{"host": HOST, **fields})
 
 
-def put(fleet: Fleet, name: str, gpus: tuple[wire.Gpu, ...], *, now: float = NOW, sample_fields: Any = None, **fields: Any) -> None:
+def put(
+    fleet: Fleet, name: str, gpus: tuple[wire.Gpu, ...], *, now: float = NOW, sample_fields: Any = None, **fields: Any
+) -> None:
     """Adds a node that has been heard of."""
     fleet.add(name, f"http://127.0.0.1:9477/nodes/{name}/")
     fleet.apply(name, wire.NodeEvent(node=info(name, gpus, **fields)), now)
@@ -153,15 +157,30 @@ def small_fleet() -> Fleet:
     """Seven nodes: busy, half idle, with a lost GPU, without a price, without GPUs, stale, lost; and one never heard."""
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
     put(fleet, "a100-busy", tuple(gpu(i, node="a100-busy", util=0.55 + 0.05 * i) for i in range(8)))
-    half = (*(gpu(i, node="a100-half", users=("bob",), util=0.7) for i in range(4)), *(idle_gpu(i, node="a100-half") for i in range(4, 8)))
+    half = (
+        *(gpu(i, node="a100-half", users=("bob",), util=0.7) for i in range(4)),
+        *(idle_gpu(i, node="a100-half") for i in range(4, 8)),
+    )
     put(fleet, "a100-half", half, purchase="spot")
     broken = (*(gpu(i, node="v100-broken", users=("carol", "dan")) for i in range(3)), lost_gpu(3, node="v100-broken"))
     put(fleet, "v100-broken", broken, instance_type="p3.16xlarge", zone="use1-az4")
     put(fleet, "mystery", (gpu(0, node="mystery", users=None),), instance_type="x9.unheard", cloud="acme", region=None, zone=None)
     reason = "no NVIDIA driver is loaded: install one, or ignore this on a machine without GPUs"
     put(fleet, "cpu-head", (), instance_type="c5.4xlarge", usd_per_hour="0.68", gpu_reason=reason)
-    put(fleet, "t4-stale", tuple(gpu(i, node="t4-stale", users=("eve",)) for i in range(4)), now=NOW - 8, instance_type="g4dn.12xlarge")
-    put(fleet, "h100-gone", tuple(gpu(i, node="h100-gone", users=("fay",)) for i in range(8)), now=NOW - 200, instance_type="p5.48xlarge")
+    put(
+        fleet,
+        "t4-stale",
+        tuple(gpu(i, node="t4-stale", users=("eve",)) for i in range(4)),
+        now=NOW - 8,
+        instance_type="g4dn.12xlarge",
+    )
+    put(
+        fleet,
+        "h100-gone",
+        tuple(gpu(i, node="h100-gone", users=("fay",)) for i in range(8)),
+        now=NOW - 200,
+        instance_type="p5.48xlarge",
+    )
     fleet.failed("h100-gone", "127.0.0.1:9477 is not reachable: the connection was refused")
     fleet.add("never", "http://127.0.0.1:1/")
     fleet.apply("a100-half", wire.AlertEvent(alert=alert("a100-half")), NOW)

@@ -22,7 +22,9 @@ from tui.ui.widgets.fleet_table import FleetTable
 def make_app(fleet: Fleet | None = None, clock: Clock | None = None, **options: Any) -> tuple[RackrateApp, Clock]:
     """The app and the clock it looks at."""
     clock = clock or Clock()
-    app = RackrateApp(small_fleet() if fleet is None else fleet, clock=clock, now=clock.now, **{"theme": DARK, "unicode": True, **options})
+    app = RackrateApp(
+        small_fleet() if fleet is None else fleet, clock=clock, now=clock.now, **{"theme": DARK, "unicode": True, **options}
+    )
     return app, clock
 
 

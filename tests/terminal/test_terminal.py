@@ -37,7 +37,10 @@ class Agents:
         self.urls = [self.process.stdout.readline().strip() for _ in range(NODES)]
         self.names = [url.rstrip("/").rpartition("/")[2] for url in self.urls]
         self.config = folder / "config.toml"
-        tables = [f'[[nodes]]\nname = "{name}"\nurl = "{url}"\ntoken_file = "{token}"\n' for name, url in zip(self.names, self.urls, strict=True)]
+        tables = [
+            f'[[nodes]]\nname = "{name}"\nurl = "{url}"\ntoken_file = "{token}"\n'
+            for name, url in zip(self.names, self.urls, strict=True)
+        ]
         self.config.write_text(f'ledger = "{folder / "ledger.db"}"\n' + "\n".join(tables), encoding="utf-8")
 
     def close(self) -> None:
@@ -66,6 +69,7 @@ def ended_with(terminal: Tmux, code: int, seconds: float = 15) -> None:
 
 def app_pid(terminal: Tmux) -> int:
     """The app below the shell."""
+
     def find() -> list[int]:
         children = Path(f"/proc/{terminal.shell_pid}/task/{terminal.shell_pid}/children").read_text(encoding="ascii").split()
         return [int(pid) for pid in children if b"tui.cli" in Path(f"/proc/{pid}/cmdline").read_bytes()]
@@ -191,11 +195,20 @@ def test_a_node_that_accepts_and_never_answers_freezes_nothing(agents: Agents, t
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         config = tmp_path / "config.toml"
-        config.write_text(agents.config.read_text(encoding="utf-8") + f'\n[[nodes]]\nname = "silent"\nurl = "http://127.0.0.1:{port}"\n', encoding="utf-8")
+        config.write_text(
+            agents.config.read_text(encoding="utf-8") + f'\n[[nodes]]\nname = "silent"\nurl = "http://127.0.0.1:{port}"\n',
+            encoding="utf-8",
+        )
         with Tmux(command(config), 80, 24) as terminal:
             terminal.wait(f"{NODES} live")
             terminal.wait("silent")
-            for key, answer in (("a", "SEVERITY"), ("Escape", "IDLE"), ("End", "order held"), ("Enter", "has not answered"), ("?", "Filter the nodes")):
+            for key, answer in (
+                ("a", "SEVERITY"),
+                ("Escape", "IDLE"),
+                ("End", "order held"),
+                ("Enter", "has not answered"),
+                ("?", "Filter the nodes"),
+            ):
                 terminal.keys(key)
                 terminal.wait(answer, 3)
             terminal.keys("q")

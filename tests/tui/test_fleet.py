@@ -101,7 +101,12 @@ def test_totals_count_states_gpus_and_alerts() -> None:
     assert totals.alerts == 2, "one of an agent, and a silent node"
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["held", "idle", "lost"]), st.sampled_from(["0.1", "24.48", "3.07"])), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 9), st.sampled_from(["held", "idle", "lost"]), st.sampled_from(["0.1", "24.48", "3.07"])),
+        max_size=12,
+    )
+)
 def test_the_sum_of_nodes_is_exactly_the_sum_of_their_prices(nodes: list[tuple[int, str, str]]) -> None:
     make = {"held": gpu, "idle": idle_gpu, "lost": lost_gpu}
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
@@ -183,3 +188,11 @@ def test_a_node_without_gpus_has_an_empty_past(count: int) -> None:
     for _ in range(count):
         past.add(())
     assert past.values("GPU-n-0") == []
+
+
+def test_when_a_node_counts_as_lost_can_be_set() -> None:
+    fleet = Fleet(silent_seconds=60)
+    view = fleet.add("n1", "http://x")
+    view.heard_at = NOW
+    assert view.state(NOW + 59) == "stale"
+    assert view.state(NOW + 61) == "lost"

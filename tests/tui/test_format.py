@@ -34,7 +34,10 @@ def test_watts(value: float | None, text: str) -> None:
     assert fmt.watts(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, "–"), (0, "0B"), (1023, "1023B"), (1024, "1.0K"), (85_899_345_920, "80.0G"), (2**50 * 3000, "3000P")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0, "0B"), (1023, "1023B"), (1024, "1.0K"), (85_899_345_920, "80.0G"), (2**50 * 3000, "3000P")],
+)
 def test_sizes_are_binary(value: float | None, text: str) -> None:
     assert fmt.size(value) == text
 

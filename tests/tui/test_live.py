@@ -70,7 +70,9 @@ async def test_a_hanging_a_failing_and_a_broken_node_do_not_hinder_the_good_one(
         "bug": lambda: FakeClient((), ZeroDivisionError("oops")),
     })  # fmt: skip
     live.start()
-    await until(lambda: all(live.fleet[name].error for name in ("fails", "wrong", "bug")) and live.fleet["good"].sample is not None)
+    await until(
+        lambda: all(live.fleet[name].error for name in ("fails", "wrong", "bug")) and live.fleet["good"].sample is not None
+    )
     assert live.fleet["good"].connected and live.fleet["good"].error is None
     assert live.fleet["hangs"].error is None
     assert live.fleet["wrong"].error == "token file missing"

@@ -26,7 +26,9 @@ from tui.ui.screens.alerts import AlertsScreen, AlertTable
 SIZES = [(200, 60), (20, 5), (0, 0), (100, 30), (10, 2), (1, 1), (40, 8), (3, 1), (300, 100), (60, 11), (80, 24)]
 
 
-@pytest.mark.parametrize("keys", [(), ("enter",), ("a",), ("question_mark",), ("colon",), ("slash", *"a:b")], ids=lambda keys: "".join(keys) or "fleet")
+@pytest.mark.parametrize(
+    "keys", [(), ("enter",), ("a",), ("question_mark",), ("colon",), ("slash", *"a:b")], ids=lambda keys: "".join(keys) or "fleet"
+)
 async def test_every_screen_survives_every_size(keys: tuple[str, ...]) -> None:
     app, clock = make_app()
     async with running(app, (80, 24)) as pilot:
@@ -119,7 +121,9 @@ class FakeClient:
     async def history(self, seconds: int) -> wire.History:
         from datetime import timedelta
 
-        points = tuple(wire.HistoryPoint(taken_at=AT - timedelta(seconds=seconds - i), utilization_ratio=0.5) for i in range(seconds))
+        points = tuple(
+            wire.HistoryPoint(taken_at=AT - timedelta(seconds=seconds - i), utilization_ratio=0.5) for i in range(seconds)
+        )
         return wire.History(node=self.name, step_seconds=1.0, gpus={f"GPU-{self.name}-0": points})
 
     async def aclose(self) -> None:
@@ -160,7 +164,9 @@ async def test_opening_a_node_asks_it_for_the_minute_before() -> None:
         assert "⣿" in text(app)
 
 
-async def test_the_ledger_is_read_in_a_thread_of_its_own_and_never_twice_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_the_ledger_is_read_in_a_thread_of_its_own_and_never_twice_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     calls: list[str] = []
     going = threading.Event()
 

@@ -292,7 +292,10 @@ async def test_rows_equal_the_model_after_many_changes_and_scrolls() -> None:
         for turn in range(12):
             for number in range(turn % 3, 80, 3):
                 name = f"node-{number:04}"
-                gpus = tuple(gpu(i, node=name, util=(turn * 13 + number) % 100 / 100) if (i + turn) % 4 else idle_gpu(i, node=name) for i in range(8))
+                gpus = tuple(
+                    gpu(i, node=name, util=(turn * 13 + number) % 100 / 100) if (i + turn) % 4 else idle_gpu(i, node=name)
+                    for i in range(8)
+                )
                 app.fleet.apply(name, wire.SampleEvent(sample=sample(name, gpus)), clock.at + 1)
             if turn == 5:
                 await press(pilot, "end")
@@ -335,7 +338,16 @@ async def test_a_node_that_appears_later_is_in_the_table_within_two_seconds() ->
 async def test_outside_text_cannot_send_escapes_to_the_terminal() -> None:
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
     evil = "x\x1b[2J\x9b"
-    put(fleet, evil, (gpu(0, users=(evil,), model=evil),), cloud=evil, zone=evil, instance_type=evil, tags={evil: evil}, gpu_reason=evil)
+    put(
+        fleet,
+        evil,
+        (gpu(0, users=(evil,), model=evil),),
+        cloud=evil,
+        zone=evil,
+        instance_type=evil,
+        tags={evil: evil},
+        gpu_reason=evil,
+    )
     fleet.failed(evil, evil)
     app, _ = make_app(fleet, Clock())
     async with running(app, (200, 60)) as pilot:

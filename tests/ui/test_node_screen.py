@@ -48,7 +48,17 @@ async def test_each_gpu_shows_all_its_readings() -> None:
 async def test_a_process_shows_who_what_and_how_much() -> None:
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
     mine = process(12, "ada", memory_used_bytes=5 * GIB, utilization_ratio=0.5, job="4711", project="vision")
-    hidden = process(13, None, command=None, visible=False, memory_used_bytes=None, utilization_ratio=None, job=None, project=None, started_at=None)
+    hidden = process(
+        13,
+        None,
+        command=None,
+        visible=False,
+        memory_used_bytes=None,
+        utilization_ratio=None,
+        job=None,
+        project=None,
+        started_at=None,
+    )
     put(fleet, "n", (gpu(0, processes=(mine, hidden)),))
     shown = await node_page("n", fleet)
     row = next(line for line in shown.split("\n") if " 12 " in line)
@@ -65,7 +75,15 @@ async def test_a_lost_gpu_keeps_its_line_and_says_why() -> None:
 
 async def test_a_throttled_gpu_says_by_what_and_an_idle_one_is_not_throttled() -> None:
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
-    put(fleet, "n", (gpu(0, throttle_reasons=("gpu_idle", "hw_thermal_slowdown")), gpu(1, throttle_reasons=("gpu_idle",)), gpu(2, throttle_reasons=None)))
+    put(
+        fleet,
+        "n",
+        (
+            gpu(0, throttle_reasons=("gpu_idle", "hw_thermal_slowdown")),
+            gpu(1, throttle_reasons=("gpu_idle",)),
+            gpu(2, throttle_reasons=None),
+        ),
+    )
     shown = await node_page("n", fleet)
     assert "throttled by" in shown and "thermal (hw)" in shown and "gpu idle" not in shown
     assert "not throttled" in shown and "not known" in shown
@@ -75,7 +93,11 @@ async def test_a_throttled_gpu_says_by_what_and_an_idle_one_is_not_throttled() -
 
 async def test_uncorrected_ecc_errors_are_counted() -> None:
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
-    put(fleet, "n", (gpu(0, ecc_corrected_total=2, ecc_uncorrected_total=1), gpu(1, ecc_corrected_total=None, ecc_uncorrected_total=None)))
+    put(
+        fleet,
+        "n",
+        (gpu(0, ecc_corrected_total=2, ecc_uncorrected_total=1), gpu(1, ecc_corrected_total=None, ecc_uncorrected_total=None)),
+    )
     shown = await node_page("n", fleet)
     assert "ECC 2+1" in shown and "ECC –" in shown
 
@@ -115,7 +137,10 @@ async def test_a_node_never_heard_says_that_and_its_address() -> None:
 
 async def test_a_sensor_that_failed_is_named_with_its_error() -> None:
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
-    sensors = (wire.SensorReport(name="host", ok=False, error="driver unresponsive for 12 s"), wire.SensorReport(name="nvml", ok=True))
+    sensors = (
+        wire.SensorReport(name="host", ok=False, error="driver unresponsive for 12 s"),
+        wire.SensorReport(name="nvml", ok=True),
+    )
     put(fleet, "n", (gpu(0),), sample_fields={"sensors": sensors})
     shown = await node_page("n", fleet)
     assert "sensor host: driver unresponsive for 12 s" in shown and "sensor nvml" not in shown

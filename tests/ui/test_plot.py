@@ -41,7 +41,9 @@ def test_a_bar_has_exactly_its_width(ratio: float | None, width: int) -> None:
     assert len(filled) + len(empty) == width
 
 
-@pytest.mark.parametrize(("ratio", "shown"), [(None, "────"), (0.0, "────"), (0.5, "━━──"), (0.6, "━━╸─"), (1.0, "━━━━"), (7.0, "━━━━")])
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(None, "────"), (0.0, "────"), (0.5, "━━──"), (0.6, "━━╸─"), (1.0, "━━━━"), (7.0, "━━━━")]
+)
 def test_a_bar_is_heavy_where_it_is_full(ratio: float | None, shown: str) -> None:
     assert "".join(bar(ratio, 4)) == shown
 

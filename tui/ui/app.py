@@ -24,7 +24,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from tui import terminal
-from tui.fleet import Fleet, Totals
+from tui.fleet import LOST_SECONDS, Fleet, Totals
 from tui.format import usd
 from tui.ui import actions
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
@@ -354,10 +354,11 @@ def run(
     ledger_path: Path | None,
     timezone: str,
     theme: str = "",
+    silent_seconds: float = LOST_SECONDS,
     on_exit_line: bool = True,
 ) -> int:
     """Opens the app on the nodes; returns the exit code (143 after SIGTERM, 129 after SIGHUP or a vanished terminal)."""
-    fleet = Fleet()
+    fleet = Fleet(silent_seconds=silent_seconds)
     for node in nodes:
         fleet.add(node.name, node.url, node.tags)
     terminal.tolerate_encoding()

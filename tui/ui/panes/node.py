@@ -114,9 +114,11 @@ def _job_cells(cells: int) -> int:
 def _process_line(use: GpuUse, process: wire.Process, cells: int, at: datetime) -> Line:
     running = (at - process.started_at).total_seconds() if process.started_at else None
     user = fitted(fmt.clean(process.user or "?"), 10)
+    project = fitted(fmt.clean(process.project or fmt.UNKNOWN), 10)
+    job = fitted(fmt.clean(process.job or fmt.UNKNOWN), _job_cells(cells))
     before: Line = (
         (f"{use.gpu.index:>5} ", "dim"), (f"{process.pid:>8}  ", "text"), (f"{user} ", "text"),
-        (f"{fitted(fmt.clean(process.project or fmt.UNKNOWN), 10)} {fitted(fmt.clean(process.job or fmt.UNKNOWN), _job_cells(cells))} ", "dim"),
+        (f"{project} {job} ", "dim"),
         (f"{fmt.size(process.memory_used_bytes):>7} {fmt.percent(process.utilization_ratio):>4} ", "text"),
         (f"{fmt.age(running):>4}  ", "dim"),
     )  # fmt: skip

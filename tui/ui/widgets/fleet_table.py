@@ -29,7 +29,7 @@ SORTABLE = tuple(column for column in NODE_COLUMNS if column.sort_key)
 class FleetTable(LineTable):
     """Rows are node names."""
 
-    def __init__(self, fleet: Fleet, clock: Callable[[], float], *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, fleet: Fleet, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._fleet = fleet
         self._clock = clock

@@ -77,7 +77,7 @@ class LineTable(ScrollView, can_focus=True):
             super().__init__()
             self.column_id = column_id
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.keys: list[str] = []
         self.cursor_key: str | None = None

@@ -25,7 +25,7 @@ class LinesView(ScrollView):
     UNDER: ClassVar[str] = "page"
     """The style that it is painted on."""
 
-    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._lines: list[Line] = list(lines)
         self._strips: dict[int, Strip] = {}
