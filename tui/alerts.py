@@ -11,7 +11,7 @@ import msgspec
 
 from agent import wire
 from tui import format as fmt
-from tui.fleet import LOST_SECONDS, Fleet, NodeView
+from tui.fleet import Fleet, NodeView
 from tui.records import money
 
 _ORDER = {"critical": 0, "warning": 1}
@@ -46,7 +46,7 @@ def silence(view: NodeView, now: float, at: datetime) -> wire.Alert | None:
         node=view.name,
         message=f"Nothing heard from {view.name}: {view.error or 'its stream is silent'}",
         reading="never heard" if age is None else f"silent for {fmt.age(age)}",
-        threshold=f"{LOST_SECONDS:.0f} s",
+        threshold=f"{view.silent_seconds:g} s",
         since=since,
         fired_at=since,
         usd_per_hour=money(view.usd_per_hour),

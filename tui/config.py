@@ -13,6 +13,7 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -40,6 +41,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     theme: str = ""
     ledger: str = ""
     """Path of the ledger; default `ledger.db` in the data directory."""
+    silent_seconds: Annotated[float, msgspec.Meta(ge=4, le=86_400)] = 15.0
+    """A node that was not heard for longer is lost, and an alert (`node_silent`)."""
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):

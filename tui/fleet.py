@@ -23,7 +23,7 @@ NodeState = Literal["connecting", "live", "stale", "lost"]
 
 STALE_SECONDS = 3.0
 """Older than this a node's values are dimmed (a sample comes each second)."""
-LOST_SECONDS = 15.0
+LOST_SECONDS = 15.0  # the default of `silent_seconds`
 """Older than this the node is lost; its last values stay, marked."""
 
 
@@ -91,10 +91,11 @@ class NodeView:
 
     __slots__ = (
         "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote",
-        "past", "version", "expects_gpus", "_use", "_uses", "_price", "_ratio",
+        "past", "version", "expects_gpus", "silent_seconds", "_use", "_uses", "_price", "_ratio",
     )  # fmt: skip
 
-    def __init__(self, name: str, url: str, tags: Mapping[str, str]) -> None:
+    def __init__(self, name: str, url: str, tags: Mapping[str, str], silent_seconds: float = LOST_SECONDS) -> None:
+        self.silent_seconds = silent_seconds
         self.name = name
         """The client's name for it: key of the fleet, unique."""
         self.url = url
@@ -126,7 +127,7 @@ class NodeView:
             return "lost" if self.error else "connecting"
         if age <= STALE_SECONDS:
             return "live"
-        return "stale" if age <= LOST_SECONDS else "lost"
+        return "stale" if age <= self.silent_seconds else "lost"
 
     @property
     def usd_per_hour(self) -> Fraction | None:
@@ -245,8 +246,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 class Fleet:
     """All nodes by name. Give it events; ask it for views and sums."""
 
-    def __init__(self, catalog: Catalog | None = None) -> None:
+    def __init__(self, catalog: Catalog | None = None, *, silent_seconds: float = LOST_SECONDS) -> None:
         self._catalog = catalog
+        self._silent_seconds = silent_seconds
         self._nodes: dict[str, NodeView] = {}
 
     def __len__(self) -> int:
@@ -263,7 +265,7 @@ class Fleet:
 
     def add(self, name: str, url: str, tags: Mapping[str, str] = {}) -> NodeView:
         """A node that is configured; nothing is known of it yet."""
-        view = self._nodes[name] = NodeView(name, url, tags)
+        view = self._nodes[name] = NodeView(name, url, tags, self._silent_seconds)
         return view
 
     def apply(self, name: str, event: wire.Event, now: float) -> set[str]:

@@ -198,6 +198,7 @@ def test_a_wrong_url_is_told_from_an_agent(home: Path, tmp_path: Path) -> None:
         ('[[nodes]]\nname = "a"\n', ("url",)),
         ("[[nodes\n", ("config.toml",)),
         ("timezone = 'Mars/Olympus'\n", ("Mars/Olympus",)),
+        ("silent_seconds = 1\n", ("silent_seconds", "4")),
         ('[[nodes]]\nname = "a"\nurl = "http://x:1"\n[[nodes]]\nname = "a"\nurl = "http://x:2"\n', ("`a`",)),
     ],
 )

@@ -28,5 +28,6 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
             ledger_path=context.paths.ledger_path(context.config),
             timezone=context.timezone_name(),
             theme=context.config.theme,
+            silent_seconds=context.config.silent_seconds,
         )
     return code or ExitCode.DONE
