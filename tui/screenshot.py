@@ -6,6 +6,8 @@ Invariant: the picture needs nothing from the network (no web fonts), and shows 
 from __future__ import annotations
 
 import asyncio
+import html
+import itertools
 import re
 import time
 from collections.abc import Sequence
@@ -97,7 +99,30 @@ def clean_svg(svg: str) -> str:
     """Without the web font and its addresses: a local monospace family instead."""
     svg = re.sub(r"@font-face\s*\{.*?\}|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"font-family:\s*Fira Code[^;}]*", f"font-family: {FONTS}", svg)
-    return svg.replace("Fira Code", "DejaVu Sans Mono")
+    return _TEXT.sub(_braille_apart, svg.replace("Fira Code", "DejaVu Sans Mono"))
+
+
+_TEXT = re.compile(r'<text (?P<before>[^>]*?)x="(?P<x>[\d.]+)"(?P<middle>[^>]*?)textLength="(?P<length>[\d.]+)"(?P<after>[^>]*)>(?P<text>[^<]*)</text>')
+
+
+def _braille_apart(match: re.Match[str]) -> str:
+    """Braille comes from another font, of another width: in an element of its own it fills exactly its cells."""
+    text = html.unescape(match["text"])
+    if not any(map(_is_braille, text)):
+        return match[0]
+    cell, x, parts = float(match["length"]) / len(text), float(match["x"]), []
+    for _, run in itertools.groupby(text, _is_braille):
+        piece = "".join(run)
+        shown = html.escape(piece).replace("\xa0", "&#160;")
+        parts.append(
+            f'<text {match["before"]}x="{x:.1f}"{match["middle"]}textLength="{cell * len(piece):.1f}"{match["after"]}>{shown}</text>'
+        )
+        x += cell * len(piece)
+    return "".join(parts)
+
+
+def _is_braille(character: str) -> bool:
+    return "\u2800" <= character <= "\u28ff"
 
 
 def import_renderer():

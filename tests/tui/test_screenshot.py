@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,3 +75,12 @@ def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Failed, match="cannot be written"):
         write_picture("<svg/>", tmp_path / "file" / "x.svg")
+
+
+async def test_braille_stands_in_elements_of_its_own_that_fill_their_cells() -> None:
+    svg = await drawn("node", "a100-half")
+    found = re.findall(r'textLength="([\d.]+)"[^>]*>([^<]*[\u2800-\u28ff][^<]*)<', svg)
+    assert found
+    for length, content in found:
+        assert all("\u2800" <= character <= "\u28ff" for character in content)
+        assert float(length) == pytest.approx(12.2 * len(content), abs=0.1)

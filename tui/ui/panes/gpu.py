@@ -14,6 +14,8 @@ from tui.ui.widgets.plot import area, bar, halved
 MINUTE_SECONDS = 60
 PLOT_CELLS = MINUTE_SECONDS // 2
 """Two seconds to a cell."""
+PLOT_TOP = 8 / 7
+"""Full use leaves the uppermost of eight rows of dots free, so that the plots of two GPUs stay apart."""
 WIDE_CELLS = 100
 """From here a minute of plot has its full width."""
 BESIDE_THROTTLE = 103
@@ -106,7 +108,9 @@ def full(view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, named: b
 def _plot(view: NodeView, use: GpuUse, cells: int) -> list[str]:
     """A minute, in half the width where there is little room."""
     points = history(view, use)
-    return area(points, PLOT_CELLS, 2) if cells >= WIDE_CELLS else area(halved(points), PLOT_CELLS // 2, 2)
+    if cells < WIDE_CELLS:
+        return area(halved(points), PLOT_CELLS // 2, 2, PLOT_TOP)
+    return area(points, PLOT_CELLS, 2, PLOT_TOP)
 
 
 def _columns(use: GpuUse, value: str, cells: int, *, named: bool) -> list[tuple[Line, Line]]:
