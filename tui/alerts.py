@@ -40,7 +40,7 @@ def silence(view: NodeView, now: float, at: datetime) -> wire.Alert | None:
     age = view.age_seconds(now)
     since = at - timedelta(seconds=age) if age is not None else at
     return wire.Alert(
-        key=f"node_silent/{view.name}",
+        key=f"node_silent:{view.name}",
         rule="node_silent",
         severity="critical",
         node=view.name,
