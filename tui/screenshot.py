@@ -102,7 +102,10 @@ def clean_svg(svg: str) -> str:
     return _TEXT.sub(_braille_apart, svg.replace("Fira Code", "DejaVu Sans Mono"))
 
 
-_TEXT = re.compile(r'<text (?P<before>[^>]*?)x="(?P<x>[\d.]+)"(?P<middle>[^>]*?)textLength="(?P<length>[\d.]+)"(?P<after>[^>]*)>(?P<text>[^<]*)</text>')
+_TEXT = re.compile(
+    r'<text (?P<before>[^>]*?)x="(?P<x>[\d.]+)"(?P<middle>[^>]*?)textLength="(?P<length>[\d.]+)"(?P<after>[^>]*)>'
+    r"(?P<text>[^<]*)</text>"
+)
 
 
 def _braille_apart(match: re.Match[str]) -> str:
