@@ -122,10 +122,10 @@ def users_of(gpu: Gpu) -> tuple[str, ...]:
 
 def lost(gpu: Gpu, limits: Thresholds, holders: tuple[str, ...]) -> Finding:
     def describe(seconds: float) -> Texts:
-        why = _sentence(gpu.reason or "the driver cannot reach it")
+        why = _sentence(gpu.reason or "the driver cannot reach it; drain the node, then reset the GPU or reboot")
         hit = f" What {_and(holders)} ran on it has failed." if holders else ""
         return Texts(
-            f"{_name(gpu)} is lost: {why}{hit} Drain the node, then reset the GPU or reboot; it costs its price all the same.",
+            f"{_name(gpu)} is lost: {why}{hit} It costs its price all the same.",
             "lost", f"not reachable for {_for(limits.gpu_lost_seconds)}" if limits.gpu_lost_seconds else "reachable",
         )  # fmt: skip
 

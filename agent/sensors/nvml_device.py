@@ -243,7 +243,7 @@ def unreachable(index: int, code: int) -> tuple[wire.GpuState, str]:
     """State and sentence for a GPU that answers with `code`."""
     if code == pynvml.NVML_ERROR_GPU_IS_LOST:
         return "lost", (
-            f"GPU is lost: the driver cannot reach GPU {index} any more (look for an XID in dmesg);"
+            f"the driver cannot reach GPU {index} any more (NVML: GPU is lost; look for an XID in dmesg);"
             " drain the node, then reset the GPU or reboot"
         )
     if code == pynvml.NVML_ERROR_UNKNOWN:

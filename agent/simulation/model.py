@@ -21,7 +21,7 @@ from agent.simulation.people import DAY, HOUR, WEEK
 from agent.simulation.schedule import Job, Lane, draw_week
 
 NO_GPU_REASON = "This simulated node has no GPU."
-LOST_REASON = "The GPU fell off the bus (XID 79); drain the node and reboot it, and check power and seating if it stays away."
+LOST_REASON = "it fell off the bus (XID 79); drain the node and reboot it, and check power and seating if it stays away"
 THERMAL_SECONDS = 60.0
 """Temperature follows the mean power of about the last minute."""
 NAMESPACE = uuid.UUID("6f2b5c1e-0a53-5c0e-9d0e-7d1f54b6a3c1")

@@ -135,7 +135,7 @@ def _columns(use: GpuUse, value: str, cells: int, *, named: bool) -> list[tuple[
 def _trouble(use: GpuUse, cells: int, *, named: bool) -> list[Line]:
     """What is wrong with it, and throttling where its column does not fit."""
     lines: list[Line] = []
-    words = [fmt.clean(use.gpu.reason)] if use.gpu.reason else []
+    words = [fmt.clean(use.gpu.reason).rstrip(".")] if use.gpu.reason else []
     if use.gpu.xid_last is not None:
         words.append(f"XID {use.gpu.xid_last}")
     if words:
