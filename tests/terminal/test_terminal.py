@@ -150,7 +150,7 @@ def test_resizing_in_both_directions_leaves_a_whole_picture(agents: Agents) -> N
         terminal.wait("WHERE")
         terminal.resize(20, 5)
         assert terminal.until(lambda: "IDLE" not in terminal.text(), 10)
-        assert agents.names[0][:8] in terminal.text()
+        terminal.wait(agents.names[0][:8], 10)
         terminal.resize(80, 24)
         shown = terminal.wait("q quit")
         assert terminal.until(lambda: terminal.text().count("IDLE $/H") == 1, 5), shown
