@@ -18,8 +18,10 @@ bench: $(VENV)/.test
 screenshots: $(VENV)/.demo
 	$(BIN)/rackrate screenshot --demo --screen fleet --size 140x36 screenshots/fleet.svg
 	$(BIN)/rackrate screenshot --demo --screen fleet --size 140x36 screenshots/fleet.png
-	$(BIN)/rackrate screenshot --demo --screen node --size 140x44 screenshots/node.svg
-	$(BIN)/rackrate screenshot --demo --screen node --size 140x44 screenshots/node.png
+	$(BIN)/rackrate screenshot --demo --screen node --node v100-lab-01 --size 140x44 screenshots/node.svg
+	$(BIN)/rackrate screenshot --demo --screen node --node v100-lab-01 --size 140x44 screenshots/node.png
+	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.svg
+	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.png
 
 lint: $(VENV)/.test
 	$(BIN)/lint-imports
