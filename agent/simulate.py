@@ -92,7 +92,7 @@ class SimulatedNode:
     def backfill(self, start_ms: int, end_ms: int, step_ms: int, drawn_ms: int = 0) -> None:
         """Samples of the past into meter and history, and the last hour of them into the alerts.
 
-        The last `drawn_ms` are given to the history second by second, so that a plot is full from the start.
+        The last `drawn_ms` are left out of the history: `draw` gives them second by second.
         """
         info, fine_ms = self.agent.info, max(start_ms, end_ms - drawn_ms)
         for turn, at_ms in enumerate(range(start_ms, end_ms, step_ms)):
@@ -104,7 +104,10 @@ class SimulatedNode:
                 self._history.add(sample)
             if judged:
                 self._alerts.evaluate(sample, sample.taken_at)
-        for at_ms in range(fine_ms, end_ms, 1000):
+
+    def draw(self, start_ms: int, end_ms: int) -> None:
+        """A past of one second a point into the history alone, so that a plot is full from the start."""
+        for at_ms in range(start_ms, end_ms, 1000):
             self._history.add(self.sample(at_ms))
 
     @property
@@ -206,6 +209,9 @@ def _run(
         fleet = build_nodes(plans, seed, token, state_dir=state_dir, started_at=datetime.fromtimestamp(start_ms / 1000, UTC))
         stack.callback(close_nodes, fleet)
         backfill(fleet, start_ms, now_ms)
+        if history_seconds and len(fleet) <= SMALL_FLEET:
+            for node in fleet:
+                node.draw(max(start_ms, now_ms - DRAWN_MS), time.time_ns() // 1_000_000)
         asyncio.run(_serve(fleet, bound, parent))
 
 
