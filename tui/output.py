@@ -1,6 +1,6 @@
 """What the commands print: data on stdout, everything else on stderr.
 
-Invariant: no escape byte from outside text reaches a terminal; the table's width follows the terminal only when there is one.
+Invariant: no escape byte from outside text reaches a terminal; a table is cut to the terminal only when there is one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def print_rows(columns: tuple[Column, ...], rows: Sequence[Any], now: float) -> 
     chosen, hidden = fit(columns, width)
     texts = [[column.text(row, now) for column, _ in chosen] for row in rows]
     titles = [column.title for column, _ in chosen]
-    print_table(titles, texts, [column.align for column, _ in chosen], limits=[w for _, w in chosen] if sys.stdout.isatty() else None)
+    limits = [width for _, width in chosen] if sys.stdout.isatty() else None
+    print_table(titles, texts, [column.align for column, _ in chosen], limits=limits)
     if hidden:
         say(f"({hidden} columns hidden: make the terminal wider, or use --json)")
 
