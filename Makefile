@@ -13,7 +13,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider
 
 bench: $(VENV)/.test
-	@for file in tests/bench/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in tests/bench/bench_*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 screenshots: $(VENV)/.demo
 	$(BIN)/rackrate screenshot --demo --screen fleet --size 140x36 screenshots/fleet.svg

@@ -28,7 +28,15 @@ from agent import wire
 from agent.errors import StateDirectoryError
 from agent.meter_clock import MeterClock, Tick
 from agent.meter_driver import inventory_known, reading_age_ms
-from agent.meter_holders import HOST, HUNG_DRIVER, MISSING, NO_DRIVER, UNREADABLE, Tenure, tenure_of
+from agent.meter_holders import (
+    HOST,
+    HUNG_DRIVER,
+    MISSING,
+    NO_DRIVER,
+    UNREADABLE,
+    Tenure,
+    tenure_of,
+)
 from agent.meter_placement import PlacementRef, placement_facts, refines
 from agent.meter_store import Kept, MeterStore
 from agent.meter_track import Stretch, Track, merge

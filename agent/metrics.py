@@ -12,7 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import exposition
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics_exposition
 

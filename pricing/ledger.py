@@ -21,7 +21,14 @@ from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from pricing.ledger_check import check
 from pricing.ledger_dictionary import Dictionary
 from pricing.ledger_faults import is_busy, translated
-from pricing.ledger_merge import HOUR_MS, STORED_COLUMNS, Ids, LedgerRow, Merger, sums_of
+from pricing.ledger_merge import (
+    HOUR_MS,
+    STORED_COLUMNS,
+    Ids,
+    LedgerRow,
+    Merger,
+    sums_of,
+)
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from pricing.ledger_merge import HOURS_PER_DAY
 from pricing.usage import WHOLE_SHARE
 
-
 FAULTS = 20
 """As many are told of a kind; who reads more has a ledger to restore."""
 

@@ -76,7 +76,9 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def program_version() -> str:
     """The version of the installed program."""
-    from importlib import metadata  # 25 ms, and needed only to make a ledger or to refuse one
+    from importlib import (
+        metadata,  # 25 ms, and needed only to make a ledger or to refuse one
+    )
 
     try:
         return metadata.version("rackrate")

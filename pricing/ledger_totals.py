@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY, portion
 
+
 class Total(NamedTuple):
     """`share_ms`: share (millionths) x ms; `busy`: of which a kernel ran; `measured_share_ms`: of which that is known."""
 

@@ -19,7 +19,9 @@ def client_factory(paths: Paths, *, timeout_seconds: float = 5.0) -> Callable[[N
     """Returns a function that makes the client of a node. It raises `ConfigurationError` for an unreadable token."""
 
     def client_for(node: NodeConfig) -> AgentClient:
-        from agent.client import AgentClient  # httpx costs 0.15 s, which the app spends after its first paint
+        from agent.client import (
+            AgentClient,  # httpx costs 0.15 s, which the app spends after its first paint
+        )
 
         return AgentClient(
             node.url, read_token(paths, node), fingerprint=node.fingerprint, timeout_seconds=timeout_seconds

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from tui import format as fmt
-from tui.fleet import STALE_SECONDS, GpuUse, NodeView
+from tui.fleet import STALE_SECONDS, GpuUse, NodeView, Totals
 
 Align = Literal["left", "right"]
 
@@ -272,3 +272,11 @@ def _chosen_widths(columns: tuple[Column, ...], width: int, gap: int) -> dict[in
         widths[index] = min(column.width, room)
         used += widths[index] + before
     return widths
+
+
+def totals_money(totals: Totals) -> str:
+    """`$177.46/h, idle $54.74/h`; says how many nodes have no price, and that nothing is known where none has."""
+    money = f"{fmt.usd(totals.usd_per_hour)}/h, idle {fmt.usd(totals.idle_usd_per_hour)}/h"
+    if not totals.unpriced:
+        return money
+    return "cost not known" if totals.unpriced == totals.nodes else f"{money} ({totals.unpriced} without a price)"

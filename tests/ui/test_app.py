@@ -258,10 +258,17 @@ async def test_the_fleet_catches_up_when_it_is_shown_again() -> None:
 def test_the_exit_line_says_what_was_watched() -> None:
     fleet = small_fleet()
     line = exit_line(fleet, lambda: 1000.0, 600)
-    assert line.startswith("watched 8 nodes for 10 m: $192.94/h (2 without a price), idle $22.5")
+    assert line.startswith("watched 8 nodes for 10 m: $192.94/h, idle $22.5")
+    assert line.endswith("(2 without a price)")
 
 
 async def test_a_time_zone_is_shown_with_its_offset() -> None:
     app, _ = make_app(timezone="Asia/Kolkata")
     async with running(app, (120, 30)):
         assert "19:35 +05:30" in text(app)
+
+
+def test_the_exit_line_of_a_fleet_without_prices_names_no_sum() -> None:
+    fleet = Fleet()
+    fleet.add("n1", "http://127.0.0.1:1")
+    assert exit_line(fleet, lambda: 1.0, 5).endswith("cost not known")

@@ -73,15 +73,13 @@ def nodes(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 def say_totals(totals: object, *, stdout: bool = False) -> None:
     """One line: nodes by state, GPUs, $ per hour and idle $ per hour."""
+    from tui.columns import totals_money
     from tui.fleet import Totals
 
     assert isinstance(totals, Totals)
-    money = f"{fmt.usd(totals.usd_per_hour)}/h, idle {fmt.usd(totals.idle_usd_per_hour)}/h"
-    if totals.unpriced:
-        money = "cost not known" if totals.unpriced == totals.nodes else f"{money} ({totals.unpriced} without a price)"
     line = (
         f"{totals.nodes} nodes: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
-        f"{totals.gpus_held} of {totals.gpus} GPUs held; {money}"
+        f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}"
     )
     print(line) if stdout else say(line)
 

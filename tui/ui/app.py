@@ -24,8 +24,8 @@ from textual.message import Message
 from textual.screen import Screen
 
 from tui import terminal
+from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet, Totals
-from tui.format import usd
 from tui.ui import actions
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
 from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS, in_background, read_costs
@@ -337,14 +337,10 @@ def chosen_theme(wanted: str) -> str:
 
 
 def exit_line(fleet: Fleet, clock: Callable[[], float], seconds: float) -> str:
-    """`watched 12 nodes for 10 m: $312.40/h now, idle $45.20/h`."""
+    """`watched 12 nodes for 10 m: $312.40/h, idle $45.20/h`."""
     totals = fleet.totals(clock())
     span = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} m" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-    partial = f" ({totals.unpriced} without a price)" if totals.unpriced else ""
-    return (
-        f"watched {totals.nodes} node{'s' * (totals.nodes != 1)} for {span}: {usd(totals.usd_per_hour)}/h{partial}, "
-        f"idle {usd(totals.idle_usd_per_hour)}/h"
-    )
+    return f"watched {totals.nodes} node{'s' * (totals.nodes != 1)} for {span}: {totals_money(totals)}"
 
 
 def run(

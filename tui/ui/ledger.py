@@ -43,9 +43,9 @@ def read_costs(
 
 
 def _total(report: Any) -> Fraction | None:
-    """What of it has a price; None when nothing has one."""
+    """What of it has a price; None when nothing has one, or when nothing was recorded yet."""
     totals = report.totals
-    return Fraction(totals.total_cost) if totals.total_cost is not None else None
+    return Fraction(totals.total_cost) if report.rows and totals.total_cost is not None else None
 
 
 def in_background(work: Callable[[], Costs], done: Callable[[Costs], None]) -> threading.Thread:

@@ -128,7 +128,7 @@ class AlertsScreen(RackrateScreen):
                 return str(gpu.index)
         return ""
 
-    def redraw(self) -> None:
+    def draw(self) -> None:
         app, table = self.rackrate, self.query_one(AlertTable)
         self.show_header()
         found = all_alerts(app.fleet, app.clock(), app.now())

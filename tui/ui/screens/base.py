@@ -5,9 +5,11 @@ Invariant: a screen that is not on top is not redrawn; it catches up when it is 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
+from textual.css.query import NoMatches
 from textual.screen import Screen
 
 from tui.ui.actions import Scope
@@ -22,7 +24,7 @@ STATUS_FROM_ROWS = 7
 
 
 class RackrateScreen(Screen[None]):
-    """Subclasses set `SCOPE`, compose their parts and say in `redraw` what they show now."""
+    """Subclasses set `SCOPE`, compose their parts and say in `draw` what they show now."""
 
     SCOPE: ClassVar[Scope]
     CSS = "RackrateScreen { background: $background; layout: vertical; }"
@@ -36,7 +38,12 @@ class RackrateScreen(Screen[None]):
         return self.app
 
     def redraw(self) -> None:
-        """Shows the fleet as it is now."""
+        """Shows the fleet as it is now. A screen that is being put together or taken down is left alone."""
+        with suppress(NoMatches):
+            self.draw()
+
+    def draw(self) -> None:
+        """What the screen shows now; may rely on all its parts being there."""
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:

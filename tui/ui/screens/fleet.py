@@ -64,7 +64,7 @@ class FleetScreen(RackrateScreen):
     def filter_text(self) -> str:
         return self.query_one(FilterBar).applied
 
-    def redraw(self) -> None:
+    def draw(self) -> None:
         app, table = self.rackrate, self.table
         self.show_header()
         self._explain_empty()

@@ -75,7 +75,7 @@ class HelpScreen(RackrateScreen):
     def on_mount(self) -> None:
         self.query_one("#page").focus()
 
-    def redraw(self) -> None:
+    def draw(self) -> None:
         self.query_one("#page", LinesView).show(help_lines(max(20, self.app.size.width - 1)))
 
     def action_back(self) -> None:

@@ -37,7 +37,7 @@ class NodeScreen(RackrateScreen):
     def on_mount(self) -> None:
         self.query_one("#page").focus()
 
-    def redraw(self) -> None:
+    def draw(self) -> None:
         app = self.rackrate
         view, now, width = app.fleet[self.node], app.clock(), app.size.width
         self.query_one("#title", LinesView).show([title_line(view, now, width)])
