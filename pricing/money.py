@@ -259,9 +259,22 @@ def round_largest_remainder(parts: Sequence[Fraction | Decimal], places: int) ->
     The units left over go to the largest remainders; equal remainders are served in order of position.
     """
     scaled = [Fraction(_refuse_float(part)) * 10**places for part in parts]
-    units = [value.numerator // value.denominator for value in scaled]
-    left = round(sum(scaled, Fraction(0))) - sum(units)
-    by_remainder = sorted(range(len(scaled)), key=lambda i: (units[i] - scaled[i], i))
-    for i in by_remainder[:left]:
-        units[i] += 1
+    units = largest_remainder(scaled, round(sum(scaled, Fraction(0))))
     return [Decimal(unit).scaleb(-places, context=_exact) for unit in units]
+
+
+def largest_remainder(parts: Sequence[Fraction], goal: int) -> list[int]:
+    """Whole units that sum to `goal`: each part rounded down, the units left over to the largest remainders, first of equals.
+
+    `goal` is between the sum of the parts rounded down and that of the parts rounded up.
+    """
+    units: list[int] = []
+    remainders: list[int] = []
+    for part in parts:
+        unit, rest = divmod(part.numerator, part.denominator)
+        units.append(unit)
+        remainders.append((rest << 64) // part.denominator)  # integers sort some 20 times faster than fractions
+    left = goal - sum(units)
+    for place in sorted(range(len(units)), key=lambda place: (-remainders[place], place))[:left] if left else ():
+        units[place] += 1
+    return units

@@ -53,16 +53,8 @@ def instance_of(offer: Offer) -> InstanceType | None:
     return Catalog.embedded().instance(offer.cloud, offer.instance_type)
 
 
-def per_gpu(offer: Offer) -> Fraction | None:
-    """Price per GPU-hour in the offer's currency; None without a price or without GPUs."""
-    instance = instance_of(offer)
-    if offer.price is None or instance is None or not instance.gpu_count:
-        return None
-    return Fraction(offer.price.amount) / Fraction(instance.gpu_count)
-
-
 def _cheapest_first(offer: Offer) -> tuple[Any, ...]:
-    each = per_gpu(offer)
+    each = Catalog.embedded().per_gpu(offer)
     price = offer.price
     currency = price.currency if price else "~"
     return (each is None, currency != "USD", currency, each or 0, offer.cloud, offer.region or "", offer.zone or "", offer.instance_type)
@@ -78,7 +70,7 @@ def amount_text(price: PerHour | None, value: Fraction | None = None, places: in
 
 def offer_cells(offer: Offer) -> tuple[str, ...]:
     """One row of `rackrate prices`."""
-    instance, each = instance_of(offer), per_gpu(offer)
+    instance, each = instance_of(offer), Catalog.embedded().per_gpu(offer)
     gpus = f"{instance.gpu_count} x {instance.gpu_model}" if instance and instance.gpu_count else fmt.UNKNOWN
     return (
         offer.cloud,
@@ -95,7 +87,7 @@ def offer_cells(offer: Offer) -> tuple[str, ...]:
 
 def offer_record(offer: Offer) -> dict[str, Any]:
     """One offer for `--json`; money as decimal strings in `currency`."""
-    instance, each = instance_of(offer), per_gpu(offer)
+    instance, each = instance_of(offer), Catalog.embedded().per_gpu(offer)
     return {
         "cloud": offer.cloud,
         "region": offer.region,

@@ -10,19 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-
-def largest_remainder(parts: Sequence[Fraction], goal: int) -> list[int]:
-    """Whole units that sum to `goal`: each part rounded down, the units left over to the largest remainders, first of equals."""
-    units: list[int] = []
-    remainders: list[int] = []
-    for part in parts:
-        unit, rest = divmod(part.numerator, part.denominator)
-        units.append(unit)
-        remainders.append((rest << 64) // part.denominator)  # integers sort some 20 times faster than fractions
-    left = goal - sum(units)
-    for place in sorted(range(len(units)), key=lambda place: (-remainders[place], place))[:left] if left else ():
-        units[place] += 1
-    return units
+from pricing.money import largest_remainder
 
 
 def controlled(columns: Sequence[Sequence[Fraction]], goals: Sequence[int]) -> list[list[int]]:

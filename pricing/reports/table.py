@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from pricing.money import round_largest_remainder
 from pricing.report import COST_PARTS, Report, Row
-from pricing.reports.rounding import controlled, largest_remainder
+from pricing.reports.rounding import controlled
 
 CENTS, FINE = 2, 4
 MEASURES = ("gpu_hours", "idle_gpu_hours", "utilization_ratio", "energy_kwh")
@@ -42,12 +43,12 @@ class Table:
 def table(report: Report) -> Table:
     """The shown cells of a report."""
     rows, totals = report.rows, report.totals
-    parts = _split([getattr(totals, part) for part in COST_PARTS], CENTS, totals.total_cost)
+    parts = _split([getattr(totals, part) for part in COST_PARTS], CENTS)
     sums: dict[str, Decimal | None] = dict(zip(COST_PARTS, parts, strict=True))
     shown = _cost_cells(rows, sums)
     for name in SUMMED:
         sums[name] = _rounded(getattr(totals, name), FINE)
-        shown[name] = _split([getattr(row, name) for row in rows], FINE, sums[name])
+        shown[name] = _split([getattr(row, name) for row in rows], FINE)
     cells = [dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True)]
     return Table(
         report.group_by,
@@ -97,9 +98,7 @@ def _rounded(value: Fraction | Decimal | None, places: int) -> Decimal | None:
     return None if value is None else Decimal(round(Fraction(value) * 10**places)).scaleb(-places)
 
 
-def _split(parts: Sequence[Fraction | None], places: int, total: Fraction | Decimal | None) -> list[Decimal | None]:
-    """Each part rounded so that they sum to the rounded `total`, which is the sum of the parts that are known."""
-    known = [part * 10**places for part in parts if part is not None]
-    goal = _rounded(total, places)
-    units = iter(largest_remainder(known, 0 if goal is None else int(goal.scaleb(places))))
-    return [None if part is None else Decimal(next(units)).scaleb(-places) for part in parts]
+def _split(parts: Sequence[Fraction | None], places: int) -> list[Decimal | None]:
+    """Each part that is known rounded so that they sum to their rounded sum."""
+    rounded = iter(round_largest_remainder([part for part in parts if part is not None], places))
+    return [None if part is None else next(rounded) for part in parts]

@@ -7,7 +7,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricing.reports.rounding import controlled, largest_remainder
+from pricing.money import largest_remainder
+from pricing.reports.rounding import controlled
 
 AMOUNTS = st.fractions(min_value=0, max_value=1000, max_denominator=997)
 
