@@ -16,7 +16,6 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timezone
-from pathlib import Path
 from socket import socket
 from typing import Any, Protocol
 
@@ -24,6 +23,7 @@ import msgspec
 
 from agent import identity, state, wire
 from agent.alerts import AlertEngine, Thresholds
+from agent.certificate import fingerprint
 from agent.config import AgentConfig, NodeConfig
 from agent.errors import AgentFault
 from agent.history import HistoryRing
@@ -63,6 +63,8 @@ class Announcement(msgspec.Struct, frozen=True):
 
     url: str
     pid: int
+    fingerprint: str | None = None
+    """Of the certificate, where the agent speaks TLS."""
 
 
 def run(config: AgentConfig) -> None:
@@ -89,7 +91,7 @@ async def _serve(config: AgentConfig, token: str, bound: socket) -> None:
         )
         node.start()
         await listener.start()
-        _announce(config.state_dir, listener.url)
+        _announce(config, listener.url)
         await _until(ended, node.measure(), listener.ended())
         node.agent.close_streams()
         node.close_meter()
@@ -114,9 +116,11 @@ def _hosts(config: AgentConfig) -> tuple[str, ...]:
     return config.allowed_hosts if config.socket is not None else (config.host, *config.allowed_hosts)
 
 
-def _announce(state_dir: Path, url: str) -> None:
+def _announce(config: AgentConfig, url: str) -> None:
     try:
-        write_private(state_dir / ANNOUNCEMENT, msgspec.json.encode(Announcement(url, os.getpid())) + b"\n")
+        known = fingerprint(config.tls_certificate) if config.tls_certificate is not None else None
+        announcement = msgspec.json.encode(Announcement(url, os.getpid(), known))
+        write_private(config.state_dir / ANNOUNCEMENT, announcement + b"\n")
     except AgentFault as fault:
         _say(str(fault))
     print(f"listening on {url}", flush=True)

@@ -25,9 +25,9 @@ START_SECONDS = 20.0
 def local_agent(paths: Paths) -> Iterator[NodeConfig]:
     """Yields this machine as a node."""
     state_dir = paths.data_dir / "agent"
-    url = running_agent(state_dir)
-    if url:
-        yield _node(url, state_dir)
+    running = running_agent(state_dir)
+    if running:
+        yield running
         return
     process = start_agent(["run", "--listen", "127.0.0.1:0", "--state-dir", str(state_dir)], state_dir / "agent.log")
     try:
@@ -37,18 +37,24 @@ def local_agent(paths: Paths) -> Iterator[NodeConfig]:
         end_agent(process)
 
 
-def _node(url: str, state_dir: Path) -> NodeConfig:
-    return NodeConfig(name=os.uname().nodename or "this-machine", url=url, token_file=str(state_dir / "token"))
+def _node(url: str, state_dir: Path, fingerprint: str | None = None) -> NodeConfig:
+    name = os.uname().nodename or "this-machine"
+    return NodeConfig(name=name, url=url, token_file=str(state_dir / "token"), fingerprint=fingerprint)
 
 
-def running_agent(state_dir: Path) -> str | None:
-    """URL of the agent that runs on this state directory, or None."""
+def running_agent(state_dir: Path) -> NodeConfig | None:
+    """The agent that runs on this state directory, or None. Raises `Failed` when it listens only on a unix socket."""
     try:
         known = json.loads((state_dir / "agent.json").read_text(encoding="utf-8"))
-        os.kill(int(known["pid"]), 0)
-        return str(known["url"]) if _is_agent(int(known["pid"])) else None
+        url, pid = str(known["url"]), int(known["pid"])
+        os.kill(pid, 0)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    if not _is_agent(pid):
+        return None
+    if not url.startswith("http"):
+        raise Failed(f"the agent of this machine (process {pid}) listens only on {url}; start it with --listen HOST:PORT.")
+    return _node(url, state_dir, known.get("fingerprint"))
 
 
 def _is_agent(pid: int) -> bool:

@@ -1,0 +1,61 @@
+"""This machine's own agent: started when there is none, used when one runs, never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import rackrate
+from tui.errors import Failed
+from tui.local import end_agent, running_agent, start_agent, wait_for_url
+
+
+def run_agent(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    return start_agent(
+        ["run", "--simulate", "1xL4", "--state-dir", str(home / "agent"), "--listen", "127.0.0.1:0", *arguments], home / "log"
+    )
+
+
+def test_an_agent_that_runs_already_is_used_and_left_running_also_with_tls(tmp_path: Path) -> None:
+    home = tmp_path
+    init = [sys.executable, "-m", "agent.cli", "init", "--host", "127.0.0.1", "--state-dir", str(home / "agent")]
+    subprocess.run(init, env={**os.environ, "RACKRATE_HOME": str(home)}, check=True, capture_output=True)
+    process = run_agent(home, "--config", str(home / "agent.toml"))
+    try:
+        url = wait_for_url(process, home / "log")
+        assert url.startswith("https://")
+        [node] = rackrate(home, "nodes", "--json").json()
+        assert (node["state"], node["url"], len(node["gpus"])) == ("live", url, 1)
+        assert process.poll() is None
+    finally:
+        end_agent(process)
+    assert running_agent(home / "agent") is None
+
+
+def test_a_recycled_pid_is_not_taken_for_the_agent(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        (tmp_path / "agent.json").write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": other.pid}))
+        assert running_agent(tmp_path) is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_an_agent_on_a_unix_socket_only_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.local._is_agent", lambda pid: True)
+    (tmp_path / "agent.json").write_text(json.dumps({"url": "unix:///run/x", "pid": os.getpid()}))
+    with pytest.raises(Failed, match="--listen"):
+        running_agent(tmp_path)
+
+
+def test_an_agent_that_cannot_start_says_why_in_its_own_words(tmp_path: Path) -> None:
+    process = start_agent(["run", "--state-dir", str(tmp_path / "agent"), "--listen", "0.0.0.0:0"], tmp_path / "log")
+    with pytest.raises(Failed, match="unencrypted"):
+        wait_for_url(process, tmp_path / "log")
+    assert process.poll() is not None
