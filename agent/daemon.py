@@ -58,7 +58,7 @@ class GpuSensor(Sensor, Protocol):
     def inventory(self) -> tuple[wire.GpuInventory, ...]: ...
 
 
-class Announcement(msgspec.Struct, frozen=True):
+class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     """`agent.json` in the state directory while an agent serves: how programs of this machine find it."""
 
     url: str
