@@ -31,7 +31,8 @@ class Agents:
     def __init__(self, folder: Path) -> None:
         token = folder / "token"
         command = [sys.executable, "-m", "agent.cli", "simulate", "--nodes", str(NODES), "--gpus", "4", "--seed", "3",
-                   "--listen", "127.0.0.1:0", "--token-file", str(token), "--die-with-parent"]  # fmt: skip
+                   "--listen", "127.0.0.1:0", "--token-file", str(token), "--die-with-parent",
+                   "--history", "7200"]  # fmt: skip
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
         self.urls = [self.process.stdout.readline().strip() for _ in range(NODES)]

@@ -272,3 +272,13 @@ def test_the_exit_line_of_a_fleet_without_prices_names_no_sum() -> None:
     fleet = Fleet()
     fleet.add("n1", "http://127.0.0.1:1")
     assert exit_line(fleet, lambda: 1.0, 5).endswith("cost not known")
+
+
+async def test_a_first_sync_that_brought_nothing_is_repeated_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answers = [Costs(), Costs(), Costs(today=Fraction(3), month=Fraction(3))]
+    monkeypatch.setattr(app_module, "read_costs", lambda *_: answers.pop(0))
+    monkeypatch.setattr(app_module, "RETRY_SECONDS", 0.02)
+    app = live_app("good", ledger_path=tmp_path / "ledger.db")
+    async with running(app):
+        app.sync_ledger()
+        await until(lambda: app.costs.today == 3)

@@ -28,7 +28,7 @@ from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet, Totals
 from tui.ui import actions
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
-from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS, in_background, read_costs
+from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS, RETRY_SECONDS, in_background, read_costs
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
@@ -111,6 +111,7 @@ class RackrateApp(App[None]):
         self._ledger_path = ledger_path
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
+        self._retry_seconds = RETRY_SECONDS
         self._ledger_thread: threading.Thread | None = None
         self._totals: Totals | None = None
         self._seeding: set[asyncio.Task[None]] = set()
@@ -235,6 +236,9 @@ class RackrateApp(App[None]):
         """Shows them; an error is said once, and the figures of before stay."""
         if event.costs.error is None:
             self.costs = event.costs
+            if event.costs.today is None and self._retry_seconds < EVERY_SECONDS:
+                self.set_timer(self._retry_seconds, self.sync_ledger)  # agents write their first rows after some seconds
+                self._retry_seconds *= 2
         elif event.costs.error != self.costs.error:
             self.notify(event.costs.error, title="The ledger", severity="warning", markup=False)
             self.costs = Costs(

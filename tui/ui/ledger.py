@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS = 2.0
 EVERY_SECONDS = 60.0
+RETRY_SECONDS = 5.0
+"""After a first sync that brought nothing; doubled each time."""
 
 
 def read_costs(
