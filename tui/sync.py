@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from agent import wire
 from agent.client import ClientError
-from pricing.errors import LedgerError, PricingError
+from pricing.errors import LedgerDamaged, LedgerError, LedgerFull, LedgerLocked, PricingError
 from pricing.ledger import Ledger, Taken
 from pricing.usage import WHOLE_SHARE, Owned, Placed, Usage
 from tui.errors import RackrateError
@@ -58,15 +58,25 @@ class NodeSync(NamedTuple):
 async def sync(nodes: Sequence[N], ledger: Ledger, *, client_for: Callable[[N], UsageClient]) -> list[NodeSync]:
     """Takes all rows that the agents have and the ledger has not; one result per node, in their order.
 
-    The ledger is written in a thread, one page at a time. Nothing is raised for a node: see `error`.
+    The ledger is written in a thread, one page at a time. Nothing is raised for a node: see `error`. A fault of the
+    ledger itself (LedgerFull, LedgerLocked, LedgerDamaged) is no node's: it is raised once all nodes are done.
     """
     gate, writing = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
+    faults: list[LedgerError] = []
 
     async def one(node: N) -> NodeSync:
         async with gate:
-            return await _Sync(node.name, ledger, writing).run(node, client_for)
+            each = _Sync(node.name, ledger, writing)
+            try:
+                return await each.run(node, client_for)
+            except (LedgerFull, LedgerLocked, LedgerDamaged) as fault:
+                faults.append(fault)
+                return each.result(str(fault))
 
-    return list(await asyncio.gather(*(one(node) for node in nodes)))
+    results = list(await asyncio.gather(*(one(node) for node in nodes)))
+    if faults:
+        raise faults[0]
+    return results
 
 
 class _Broken(Exception):
@@ -90,10 +100,16 @@ class _Sync:
                 await self._pages(client)
             finally:
                 await client.aclose()
+        except (LedgerFull, LedgerLocked, LedgerDamaged):
+            raise
         except (ClientError, RackrateError, PricingError, _Broken) as fault:
             error = str(fault)
         except Exception as fault:  # whatever one agent sends must not stop the sync of the others
             error = f"its usage could not be taken ({type(fault).__name__}: {fault})"
+        return self.result(error)
+
+    def result(self, error: str | None) -> NodeSync:
+        """What became of it so far."""
         return NodeSync(self._name, self._new, self._missing, error)
 
     async def _pages(self, client: UsageClient) -> None:

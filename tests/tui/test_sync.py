@@ -19,7 +19,7 @@ from agent.simulate import backfill, build_nodes, close_nodes
 from agent.simulation.demo import plan_demo
 from pricing.attribution import attribute
 from pricing.catalog import Catalog
-from pricing.errors import LedgerError
+from pricing.errors import LedgerError, LedgerLocked
 from pricing.ledger import Ledger
 from pricing.ledger_dictionary import read_placements
 from pricing.usage import WHOLE_SHARE
@@ -190,11 +190,14 @@ async def test_a_row_that_the_ledger_cannot_hold_exactly_is_refused(
     assert ledger.check() == []
 
 
-async def test_a_ledger_that_fails_is_the_error_of_each_node(tmp_path: Path) -> None:
+async def test_a_ledger_that_fails_is_no_nodes_fault_and_is_raised_when_all_are_done(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    with Ledger.open(path) as holder, Ledger.open(path, timeout_seconds=0.02) as other, holder.writing():
-        results = await sync([Node("a"), Node("b")], other, client_for=clients(agent(2, name="a"), agent(2, name="b")))
-    assert all("kept the ledger locked" in str(result.error) for result in results)
+    agents = clients(agent(2, name="a"), agent(2, name="b"))
+    with Ledger.open(path) as holder, Ledger.open(path, timeout_seconds=0.02) as other:
+        with holder.writing(), pytest.raises(LedgerLocked, match="kept the ledger locked"):
+            await sync([Node("a"), Node("b")], other, client_for=agents)
+        results = await sync([Node("a"), Node("b")], other, client_for=agents)
+    assert [(result.new_rows, result.error) for result in results] == [(2, None)] * 2
 
 
 async def test_the_event_loop_is_free_while_the_ledger_is_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
