@@ -272,7 +272,7 @@ def _worth_asking_again(found: identity.Identity, config: NodeConfig) -> bool:
     return found.cloud is None and config.metadata
 
 
-def _gpu_sensor(config: AgentConfig, name: str) -> Any:
+def _gpu_sensor(config: AgentConfig, name: str) -> GpuSensor:
     if config.simulate is not None:
         from agent.sensors.simulated import SimulatedSensor
 

@@ -6,8 +6,7 @@ AgentFault
 │   ├── StateLocked         another agent runs on it
 │   ├── StateTooNew         a newer version wrote it
 │   └── StateFull           no space left on the device
-├── ListenRefused           off loopback without TLS, or the port is taken  exit 2 / 1
-└── SensorUnavailable       a source of readings cannot be opened           (the node goes on without it)
+└── ListenRefused           off loopback without TLS, or the port is taken  exit 2 / 1
 """
 
 from __future__ import annotations
@@ -45,7 +44,3 @@ class ListenRefused(AgentFault):
     """The agent will not, or cannot, listen where it was told to."""
 
     exit_code = 2
-
-
-class SensorUnavailable(AgentFault):
-    """A source of readings cannot be opened; the sentence says why and what to do."""

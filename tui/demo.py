@@ -96,8 +96,9 @@ def print_fleet_and_report(context: Context, nodes: tuple[NodeConfig, ...]) -> i
     from pricing.catalog import Catalog
     from pricing.reports import write
     from tui.columns import NODE_COLUMNS
-    from tui.commands.money import sync_nodes, sync_verdict
+    from tui.commands.money import say_notes, sync_nodes, sync_verdict
     from tui.commands.nodes import say_totals
+    from tui.costs import notes
     from tui.fetch import fetch
 
     fleet, now = asyncio.run(fetch(nodes, context.client_for)), time.monotonic()
@@ -113,6 +114,5 @@ def print_fleet_and_report(context: Context, nodes: tuple[NodeConfig, ...]) -> i
             print(f"\nThe cost of the last simulated day, {title} (USD)\n")
             write(report, sys.stdout, "text")
     sync_verdict(results)
-    for sentence in report.unpriced:
-        print(f"not counted: {sentence}")
+    say_notes(notes(report))
     return ExitCode.DONE

@@ -3,8 +3,6 @@
 RackrateError
 ├── WrongUsage              an option, query or date is wrong              exit 2
 ├── ConfigurationError      config.toml is wrong: file, key, what is allowed  exit 2
-├── NotReachable            no node answered                               exit 3
-├── PartlyDone              some nodes failed; what is printed is marked    exit 4
 └── Failed                  anything else that stopped the work            exit 1
 """
 
@@ -33,15 +31,3 @@ class ConfigurationError(RackrateError):
     """A configuration file is wrong: names the file, the key and what is allowed."""
 
     exit_code = ExitCode.USAGE
-
-
-class NotReachable(RackrateError):
-    """No node answered."""
-
-    exit_code = ExitCode.UNREACHABLE
-
-
-class PartlyDone(RackrateError):
-    """Some nodes failed; what was printed is marked."""
-
-    exit_code = ExitCode.PARTLY

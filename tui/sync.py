@@ -13,7 +13,13 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from agent import wire
 from agent.client import ClientError
-from pricing.errors import LedgerDamaged, LedgerError, LedgerFull, LedgerLocked, PricingError
+from pricing.errors import (
+    LedgerDamaged,
+    LedgerError,
+    LedgerFull,
+    LedgerLocked,
+    PricingError,
+)
 from pricing.ledger import Ledger, Taken
 from pricing.usage import WHOLE_SHARE, Owned, Placed, Usage
 from tui.errors import RackrateError

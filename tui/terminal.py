@@ -69,11 +69,6 @@ def allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
-    """Reached over SSH: animations would only cost bytes."""
-    return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
-
-
 def exit_on_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], None]) -> None:
     """SIGTERM and SIGHUP call `leave(128 + number)` in the loop, instead of ending the process at once."""
     for number in SIGNALS:
@@ -95,8 +90,3 @@ def tty_is_gone() -> bool:
     except (termios.error, OSError, ValueError):
         return True
     return False
-
-
-def die_without_terminal(code: int = LOST_TTY_CODE) -> None:
-    """Ends the process when a clean end did not come about: its output thread may hang on the vanished tty."""
-    os._exit(code)

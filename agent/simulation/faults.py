@@ -78,8 +78,5 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     flap: Flap | None = None
     filling: Filling | None = None
 
-    def lost_gpu(self, index: int, seconds: float) -> Lost | None:
-        return next((fault for fault in self.lost if fault.gpu == index and fault.holds(seconds)), None)
-
 
 NONE = Faults()

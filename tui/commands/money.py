@@ -112,11 +112,12 @@ def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
     else:
         titles = ("", "ALLOCATED", "IDLE", "TOTAL", "GPU-HOURS", "IDLE GPU-H", "UTIL")
         print_table(titles, summary_rows(summary), ("left", *["right"] * 6))
-        _say_notes(notes(summary.today, summary.month))
+        say_notes(notes(summary.today, summary.month))
     return code
 
 
-def _say_notes(sentences: Sequence[str]) -> None:
+def say_notes(sentences: Sequence[str]) -> None:
+    """What is in no cost, on stderr."""
     for sentence in sentences:
         say(f"not counted: {fmt.clean(sentence)}")
 
@@ -137,7 +138,7 @@ def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
     _write_report(result, form, arguments.out)
     from tui.costs import notes
 
-    _say_notes(notes(result))
+    say_notes(notes(result))
     return code
 
 

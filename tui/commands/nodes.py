@@ -21,7 +21,7 @@ from tui.exit_codes import ExitCode
 from tui.output import print_json, print_rows, print_table, say
 
 if TYPE_CHECKING:
-    from tui.fleet import Fleet, NodeView
+    from tui.fleet import Fleet, NodeView, Totals
 
 
 def look(context: Context) -> Fleet:
@@ -71,12 +71,10 @@ def nodes(context: Context, arguments: argparse.Namespace) -> ExitCode:
     return verdict(fleet)
 
 
-def say_totals(totals: object, *, stdout: bool = False) -> None:
+def say_totals(totals: Totals, *, stdout: bool = False) -> None:
     """One line: nodes by state, GPUs, $ per hour and idle $ per hour."""
     from tui.columns import totals_money
-    from tui.fleet import Totals
 
-    assert isinstance(totals, Totals)
     line = (
         f"{totals.nodes} nodes: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
         f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}"

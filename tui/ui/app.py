@@ -28,7 +28,13 @@ from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet, Totals
 from tui.ui import actions
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
-from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS, RETRY_SECONDS, in_background, read_costs
+from tui.ui.ledger import (
+    EVERY_SECONDS,
+    FIRST_SECONDS,
+    RETRY_SECONDS,
+    in_background,
+    read_costs,
+)
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen

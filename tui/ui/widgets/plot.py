@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tui.fleet import mean
+
 _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 """Braille columns filled from the bottom with 0 to 4 dots."""
@@ -52,9 +54,4 @@ def bar(ratio: float | None, width: int) -> tuple[str, str]:
 def halved(values: Sequence[float | None]) -> list[float | None]:
     """Two values to one, their mean: twice the time in the same width."""
     even = list(values)[len(values) % 2 :]
-    return [_mean(even[place : place + 2]) for place in range(0, len(even), 2)]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    return [mean(even[place : place + 2]) for place in range(0, len(even), 2)]
