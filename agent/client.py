@@ -77,7 +77,7 @@ class _Version(msgspec.Struct):
 
 _tag_decoder = msgspec.json.Decoder(_Tag)
 _version_decoder = msgspec.json.Decoder(_Version)
-_KNOWN_EVENTS = frozenset({"node", "sample", "alert"})
+_KNOWN_EVENTS = frozenset({"node", "sample", "alert", "job", "notice"})
 
 
 class AgentClient:

@@ -6,7 +6,14 @@ AgentFault
 │   ├── StateLocked         another agent runs on it
 │   ├── StateTooNew         a newer version wrote it
 │   └── StateFull           no space left on the device
-└── ListenRefused           off loopback without TLS, or the port is taken  exit 2 / 1
+├── ListenRefused           off loopback without TLS, or the port is taken  exit 2 / 1
+├── JobFault                                                                HTTP status
+│   ├── JobRefused          what was asked for cannot be done               400
+│   ├── JobForbidden        this asker may not                              403
+│   ├── JobUnknown          there is no such job, upload or GPU             404
+│   └── JobConflict         not in this state (ended, not reserved)         409
+├── IsolationFault          a cgroup cannot be made, written or read
+└── MpsFault                the MPS control daemon refuses, is silent or is not there
 """
 
 from __future__ import annotations
@@ -44,3 +51,41 @@ class ListenRefused(AgentFault):
     """The agent will not, or cannot, listen where it was told to."""
 
     exit_code = 2
+
+
+class JobFault(AgentFault):
+    """Something about a job; `status` is the HTTP status of the answer."""
+
+    status = 500
+
+
+class JobRefused(JobFault):
+    """The job, as it was asked for, cannot be run here; nothing was started."""
+
+    status = 400
+
+
+class JobForbidden(JobFault):
+    """Whoever asks may not do this (another user's name, root)."""
+
+    status = 403
+
+
+class JobUnknown(JobFault):
+    """There is no job, upload or GPU of this name."""
+
+    status = 404
+
+
+class JobConflict(JobFault):
+    """The job is not in a state in which this can be done."""
+
+    status = 409
+
+
+class IsolationFault(AgentFault):
+    """A cgroup cannot be made, written or read."""
+
+
+class MpsFault(AgentFault):
+    """The MPS control daemon refuses, is silent, or is not there."""

@@ -129,7 +129,7 @@ async def test_events_survive_any_cut_of_the_bytes(size: int) -> None:
 
 
 async def test_events_and_fields_of_a_newer_agent_are_left_out() -> None:
-    newer = b'{"event":"job","job":{"id":1}}\n' + wire.encode_event(wire.SampleEvent(sample=sample(3))).replace(
+    newer = b'{"event":"mystery","job":{"id":1}}\n' + wire.encode_event(wire.SampleEvent(sample=sample(3))).replace(
         b'"sequence"', b'"mood":"fine","sequence"'
     )
     events = [event async for event in mocked(streams(lines_of(1) + newer)).stream()]

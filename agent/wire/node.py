@@ -1,8 +1,6 @@
-"""Every message that an agent sends or takes, as msgspec structs; JSON keys are the field names.
+"""A node, its GPUs and its host: identity and readings.
 
-Invariant: a value that is not known is `None` and is left out of the JSON; it is never 0.
-Times are UTC, encoded as ISO 8601; usage intervals are half-open and whole milliseconds.
-Money appears only as decimal strings (`usd_per_hour`), and only as the node's own configuration said it.
+Sizes in bytes, power in watts, ratios 0-1, times UTC.
 """
 
 from __future__ import annotations
@@ -13,24 +11,12 @@ from typing import Literal
 
 import msgspec
 
-WIRE_VERSION = 1
-"""Raised when a field changes its meaning; a new field that may be absent does not raise it."""
+from agent.wire.base import WIRE_VERSION, Message
 
-Purchase = Literal[
-    "on_demand", "spot", "reserved_1y", "reserved_3y", "savings_plan_1y", "savings_plan_3y", "capacity_block"
-]
+
+Purchase = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "savings_plan_1y", "savings_plan_3y", "capacity_block"]
 PURCHASES: tuple[str, ...] = Purchase.__args__
 GpuState = Literal["ok", "lost", "unsupported", "error"]
-UsageKind = Literal["held", "idle", "lost", "down", "host"]
-EnergySource = Literal["counter", "integrated"]
-Severity = Literal["warning", "critical"]
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The common shape: frozen, keyword-only, absent means not known. Unknown keys of a newer agent are ignored.
-
-    Fields that a reader must always find (`version`, `state`, `gpus`) have no plain default, so they are never left out.
-    """
 
 
 class GpuInventory(Message, kw_only=True):
@@ -223,95 +209,6 @@ class Sample(Message, kw_only=True):
     sensors: tuple[SensorReport, ...] = ()
 
 
-class Alert(Message, kw_only=True):
-    """One condition that holds or held. `key` (rule + subject) is stable, so a client keeps one row for it."""
-
-    key: str
-    rule: str
-    """`gpu_idle_held`, `gpu_lost`, `gpu_hot`, `gpu_throttled`, `gpu_xid`, `disk_full`, `node_silent`."""
-    severity: Severity
-    node: str
-    gpu: str | None = None
-    """The GPU's uuid where the alert is about one."""
-    message: str
-    """A sentence a person can act on."""
-    reading: str | None = None
-    """The reading that fired it, with its unit: `91 °C`, `12 %`."""
-    threshold: str | None = None
-    since: datetime
-    """When the condition began to hold."""
-    fired_at: datetime
-    ended_at: datetime | None = None
-    """None while it is active."""
-    holders: tuple[str, ...] = ()
-    usd_per_hour: str | None = None
-    """What goes to waste per hour while it lasts; the client fills it in from its prices."""
-
-
-class UsageRow(Message, kw_only=True):
-    """Who held which GPU from `starts_at` (inclusive) to `ends_at` (exclusive), and how busy it was.
-
-    For one GPU the rows of each moment have shares that sum to exactly 1, over the agent's whole life:
-    `held` and `idle` while it was measured, `lost` while the driver could not reach it, `down` while nothing measured
-    (agent not running, stalled, clock stepped: `reason` says which). A node without GPUs has rows of kind `host`
-    with `gpu` None. Rows are immutable; (`node`, `meter`, `sequence`) names one for ever.
-    """
-
-    node: str
-    sequence: int
-    """From 1, without holes, in the order in which the rows were written."""
-    starts_at: datetime
-    ends_at: datetime
-    gpu: str | None = None
-    kind: UsageKind
-    reason: str | None = None
-    share: Decimal
-    """Of one GPU, six places: 0.333333."""
-    user: str | None = None
-    project: str | None = None
-    job: str | None = None
-    gpu_seconds: Decimal
-    """share x length, exact."""
-    utilization_ratio: float | None = None
-    """Time-weighted mean over the part that was measured; None if the driver never told."""
-    energy_joules: float | None = None
-    energy_source: EnergySource | None = None
-    placement: int
-    """Id of the `Placement` in force."""
-
-
-class Placement(Message, kw_only=True):
-    """What the node was, for pricing its rows. A change of any field makes a new one; ids count up per meter."""
-
-    id: int
-    node: str
-    cloud: str | None = None
-    region: str | None = None
-    zone: str | None = None
-    instance_type: str | None = None
-    purchase: Purchase | None = None
-    usd_per_hour: str | None = None
-    on_premises: OnPremises | None = None
-    gpu_count: int
-    """GPUs that share the node's price; 0 for a node without."""
-    gpu_model: str | None = None
-    tags: dict[str, str] = {}
-
-
-class UsagePage(Message, kw_only=True):
-    """`GET /v1/usage?after=SEQ&limit=N`: rows with a sequence above `after`, in order, and the placements they name."""
-
-    node: str
-    meter: str
-    """Random name of this usage record; a wiped state directory gets a new one, and sequences start again."""
-    rows: tuple[UsageRow, ...]
-    placements: tuple[Placement, ...]
-    last_sequence: int
-    """The newest row that exists now; equal to the last row's sequence when the page is complete. 0: no row yet."""
-    first_sequence: int = 1
-    """The oldest row that is still kept."""
-
-
 class HistoryPoint(Message, kw_only=True):
     """One GPU's past reading, for plots."""
 
@@ -329,45 +226,3 @@ class History(Message, kw_only=True):
     step_seconds: float
     gpus: dict[str, tuple[HistoryPoint, ...]] = {}
     cpu: tuple[tuple[datetime, float | None], ...] = ()
-
-
-class AlertList(Message, kw_only=True):
-    """`GET /v1/alerts`: active ones first, then those that ended within the last hour."""
-
-    node: str
-    alerts: tuple[Alert, ...]
-
-
-class Problem(Message, kw_only=True):
-    """Body of every answer that is not 2xx: a sentence a person can act on."""
-
-    error: str
-    status: int
-
-
-class NodeEvent(Message, kw_only=True, tag="node", tag_field="event"):
-    """First in every stream, and again when identity or inventory change."""
-
-    node: NodeInfo
-
-
-class SampleEvent(Message, kw_only=True, tag="sample", tag_field="event"):
-    sample: Sample
-
-
-class AlertEvent(Message, kw_only=True, tag="alert", tag_field="event"):
-    """An alert fired, changed or ended. Those active when the stream opens are sent after the node event."""
-
-    alert: Alert
-
-
-Event = NodeEvent | SampleEvent | AlertEvent
-"""One line of `GET /v1/stream` (NDJSON, `application/x-ndjson`)."""
-
-encoder = msgspec.json.Encoder()
-event_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-
-
-def encode_event(event: Event) -> bytes:
-    """One NDJSON line, with its newline."""
-    return encoder.encode(event) + b"\n"
