@@ -24,12 +24,17 @@ from agent.security import token_matches
 if TYPE_CHECKING:
     from agent.alerts import AlertEngine
     from agent.history import HistoryRing
+    from agent.jobs.manager import JobManager
     from agent.meter import Meter
 
 KEPT_SAMPLES = 8
 """How many unread samples wait for one listener."""
 NODE = ""
-"""Key of the node event among a listener's urgent lines (the others are alert keys)."""
+"""Key of the node event among a listener's urgent lines (the others are alert keys, and those of jobs and the notice)."""
+JOB = "job/"
+NOTICE = "notice"
+MOST_JOBS_AT_ONCE = 1000
+"""Unended jobs that a new listener is told of; `GET /v1/jobs` has them all."""
 
 METER_REPORT = "meter"
 """Name of the report that a sample carries while usage cannot be written."""
@@ -119,6 +124,10 @@ class NodeAgent:
         """Tells of a presented token whether it is valid, where there are more than `token`, or it may change."""
         self.meter_error: str | None = None
         """Why usage cannot be written now; None while it can."""
+        self.jobs: JobManager | None = None
+        """What runs jobs here; None on a node that only measures."""
+        self.notice: wire.Notice | None = None
+        """The cloud's notice that is in force."""
         self._meter = meter
         self._alerts = alerts
         self._history = history
@@ -151,6 +160,7 @@ class NodeAgent:
         self._node_line = wire.encode_event(wire.NodeEvent(node=info))
         for subscription in self._subscriptions:
             subscription.put_urgent(NODE, self._node_line)
+            self._tell_jobs(subscription)
 
     def step(self, sample: wire.Sample) -> None:
         """Takes one sample. A meter that cannot write is reported in the sample and in `/healthz`; the rest goes on."""
@@ -161,6 +171,8 @@ class NodeAgent:
         self.sample = sample
         self._sample_body = None
         self._history.add(sample)
+        if self.jobs is not None:
+            self.jobs.step(sample, self.info)
         self._publish_alerts(self._alerts.evaluate(sample, sample.taken_at))
         self._publish_sample()
 
@@ -181,12 +193,31 @@ class NodeAgent:
         print(f"usage: {error}" if error else "usage: is written again", file=sys.stderr, flush=True)
 
     def _publish_alerts(self, alerts: list[wire.Alert]) -> None:
+        for alert in alerts:
+            self._publish(alert.key, wire.AlertEvent(alert=alert))
+
+    def publish_job(self, job: wire.Job) -> None:
+        """A job was submitted, or changed."""
+        self._publish(JOB + job.id, wire.JobEvent(job=job))
+
+    def set_notice(self, notice: wire.Notice) -> None:
+        """The cloud told something new; one with `ended_at` takes back what is in force."""
+        self.notice = notice if notice.ended_at is None else None
+        if self.jobs is not None:
+            self.jobs.notice(notice)
+        self._publish(NOTICE, wire.NoticeEvent(notice=notice))
+
+    def _publish(self, key: str, event: wire.Event) -> None:
         if not self._subscriptions:
             return
-        for alert in alerts:
-            line = wire.encode_event(wire.AlertEvent(alert=alert))
-            for subscription in self._subscriptions:
-                subscription.put_urgent(alert.key, line)
+        line = wire.encode_event(event)
+        for subscription in self._subscriptions:
+            subscription.put_urgent(key, line)
+
+    def _tell_jobs(self, subscription: Subscription) -> None:
+        unended = self.jobs.jobs(ended_limit=0).jobs if self.jobs is not None else ()
+        for job in unended[:MOST_JOBS_AT_ONCE]:
+            subscription.put_urgent(JOB + job.id, wire.encode_event(wire.JobEvent(job=job)))
 
     def _publish_sample(self) -> None:
         if not self._subscriptions:
@@ -205,11 +236,14 @@ class NodeAgent:
         return self._sample_body
 
     def subscribe(self) -> Subscription:
-        """A listener that finds the node event, the active alerts and the newest sample waiting."""
+        """A listener that finds the node event, active alerts, unended jobs, the notice and the newest sample waiting."""
         subscription = Subscription(self)
         subscription.put_urgent(NODE, self._node_line)
         for alert in self._alerts.active():
             subscription.put_urgent(alert.key, wire.encode_event(wire.AlertEvent(alert=alert)))
+        self._tell_jobs(subscription)
+        if self.notice is not None:
+            subscription.put_urgent(NOTICE, wire.encode_event(wire.NoticeEvent(notice=self.notice)))
         if self.sample is not None:
             subscription.put_sample(self._sample_line())
         self._subscriptions.add(subscription)
