@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/rackrate demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -p no:cacheprovider
+	$(BIN)/python -m pytest -p no:cacheprovider -n 3 --dist loadfile
 
 bench: $(VENV)/.test
 	@for file in tests/bench/bench_*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
