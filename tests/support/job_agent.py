@@ -1,0 +1,191 @@
+"""A real agent process that runs jobs, on the stand-in NVML, with a cgroup parent of its own; killed and started at will.
+
+Invariant: whatever a test did, no agent, shim, job, cgroup or runtime folder of it is left after `close`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.fake_nvml.state import State
+from tests.support.nvml import FakeNvml
+from tui.local import end_agent, wait_for_url
+
+ROOT = Path(__file__).parents[2]
+CGROUPS = Path("/sys/fs/cgroup")
+_PARENTS = iter(range(1, 10_000))
+
+
+def cgroup_parent() -> str:
+    """A name that no other test uses."""
+    return f"rackrate-test-{os.getpid()}-{next(_PARENTS)}"
+
+
+class JobAgent:
+    """`state_dir` outlives the process; each start may have a point at which the process kills itself."""
+
+    def __init__(self, folder: Path, *, name: str = "box", gpus: int = 0, board: str = "T4", extra: str = "", jobs: str = "") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.state, self.log = folder, folder / "state", folder / "agent.log"
+        self.parent = cgroup_parent()
+        self.nvml = FakeNvml(folder)
+        self.nvml.use(State.machine(board, gpus)) if gpus else None
+        self.config = folder / "agent.toml"
+        self.config.write_text(
+            f'[node]\nname = "{name}"\nmetadata = false\nusd_per_hour = "36"\n[meter]\nrow_seconds = 1\n'
+            f'[jobs]\nallow_root = true\ncgroup_parent = "{self.parent}"\n{jobs}\n{extra}\n'
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, die_at: str = "none", **environment: str) -> JobAgent:
+        """Starts the process and waits until it serves (or has killed itself)."""
+        arguments = ["run", "--listen", "127.0.0.1:0", "--state-dir", str(self.state), "--config", str(self.config)]
+        with self.log.open("ab") as words:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.agent_that_dies", die_at, *arguments],
+                cwd=ROOT, env=self.nvml.environment(**environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words,
+                start_new_session=True,
+            )  # fmt: skip
+        try:
+            self.url = wait_for_url(self.process, self.log)
+        except Exception:
+            if self.process.poll() is None or die_at == "none":
+                raise
+            return self
+        token = (self.state / "token").read_text().strip()
+        self.http = httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {token}"}, timeout=20, trust_env=False)
+        return self
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.gone()
+
+    def gone(self) -> None:
+        """Waits for the end of a process that ends itself."""
+        assert self.process is not None
+        self.process.wait(30)
+        if self.process.stdout:
+            self.process.stdout.close()
+        if hasattr(self, "http"):
+            self.http.close()
+        self.process = None
+
+    def end(self) -> None:
+        """The orderly end: jobs run on."""
+        if self.process is not None:
+            end_agent(self.process)
+            if hasattr(self, "http"):
+                self.http.close()
+            self.process = None
+
+    def submit(self, *command: str, **spec: Any) -> str:
+        """Id of the new job."""
+        answer = self.http.post("/v1/jobs", json={"command": list(command), **spec})
+        assert answer.status_code in (200, 201), answer.text
+        return str(answer.json()["id"])
+
+    def python(self, script: str, **spec: Any) -> str:
+        return self.submit(sys.executable, "-I", "-S", "-c", script, **spec)
+
+    def job(self, id: str) -> dict[str, Any]:
+        answer = self.http.get(f"/v1/jobs/{id}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def jobs(self, ended: int = 10_000) -> list[dict[str, Any]]:
+        return list(self.http.get(f"/v1/jobs?ended={ended}").json()["jobs"])
+
+    def text(self, id: str) -> str:
+        return str(self.http.get(f"/v1/jobs/{id}/log?limit=1000000").json()["text"])
+
+    def until(self, id: str, *states: str, seconds: float = 60) -> dict[str, Any]:
+        """The job once it is in one of `states`."""
+        return wait_for(lambda: one if (one := self.job(id))["state"] in states else None, seconds, lambda: str(self.job(id)))
+
+    def ended(self, id: str, seconds: float = 60) -> dict[str, Any]:
+        return self.until(id, "ended", seconds=seconds)
+
+    def groups(self) -> list[Path]:
+        """Cgroups of this agent's jobs that exist now."""
+        return [path for top in CGROUPS.glob(f"*/{self.parent}") for path in top.rglob("job-*") if path.is_dir()]
+
+    def processes(self) -> list[int]:
+        """Processes in cgroups of this agent's jobs."""
+        return [int(pid) for group in self.groups() for pid in _lines(group / "cgroup.procs")]
+
+    def close(self) -> None:
+        """Ends everything, without asking the agent."""
+        self.kill()
+        for _ in range(200):
+            left = {*self.processes(), *self._shims()}
+            if not left:
+                break
+            for pid in left:
+                _kill(pid)
+            time.sleep(0.02)
+        for top in CGROUPS.glob(f"*/{self.parent}"):
+            for path in sorted((path for path in top.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts)):
+                path.rmdir()
+            top.rmdir()
+
+    def shims(self) -> list[int]:
+        """Shims of this agent's jobs that run now."""
+        return list(self._shims())
+
+    def _shims(self) -> list[int]:
+        wanted = str(self.state).encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and _contains(entry / "cmdline", b"shim", wanted):
+                found.append(int(entry.name))
+        return found
+
+
+def _contains(path: Path, *texts: bytes) -> bool:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return all(text in content for text in texts)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def wait_for(look: Callable[[], Any], seconds: float = 60, tell: Callable[[], str] = lambda: "") -> Any:
+    """The first answer of `look` that is not false."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"not within {seconds} s: {tell()}"
+        time.sleep(0.03)
+    return found
+
+
+def usage_rows(agent: JobAgent) -> list[dict[str, Any]]:
+    """All usage rows of the node."""
+    rows: list[dict[str, Any]] = []
+    while page := json.loads(agent.http.get(f"/v1/usage?after={rows[-1]['sequence'] if rows else 0}&limit=10000").content)["rows"]:
+        rows += page
+    return rows
