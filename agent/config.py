@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.config_file import ALLOWED, NAME, ConfigurationFile, File, NodeConfig, near
+from agent.config_file import ALLOWED, NAME, ConfigurationFile, File, JobsTable, NodeConfig, near
 from agent.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from agent.alerts import Thresholds
 
-__all__ = ["ALLOWED", "NAME", "AgentConfig", "NodeConfig", "default_path", "load", "split_listen", "state_folder"]
+__all__ = ["ALLOWED", "NAME", "AgentConfig", "JobsTable", "NodeConfig", "default_path", "load", "split_listen", "state_folder"]
 
 DEFAULT_LISTEN = "127.0.0.1:9477"
 DEFAULT_PORT = 9477
@@ -45,6 +45,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     retention_days: int = 90
     projects: dict[str, str] = {}
     """User -> project that their GPU time is charged to."""
+    jobs: JobsTable = JobsTable()
     allowed_hosts: tuple[str, ...] = ()
     """Further names that a client may use in its Host header."""
     simulate: str | None = None
@@ -131,6 +132,7 @@ def load(
         row_seconds=parsed.meter.row_seconds,
         retention_days=parsed.meter.retention_days,
         projects=parsed.projects,
+        jobs=parsed.jobs,
         allowed_hosts=parsed.allowed_hosts,
         simulate=_preset(simulate),
         source=source,

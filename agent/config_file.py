@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of nodes, and everything that a cloud calls a region, zone or instance type."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+"""Names of environment variables."""
 _MONEY = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _PLACE = re.compile(r"^(?P<problem>.*?)(?: - at (?:key in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
 
@@ -54,6 +56,35 @@ class MeterTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_days: Annotated[int, msgspec.Meta(ge=1, le=3650)] = 90
 
 
+class JobsTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[jobs]`: whether and how jobs run on this node. Sizes in bytes."""
+
+    enabled: bool = True
+    allow_root: bool = False
+    """Whether a job may run as root."""
+    users: tuple[str, ...] = ()
+    """Who may be run as; empty: everybody whom the node knows."""
+    default_pids: Annotated[int, msgspec.Meta(ge=16, le=4_194_304)] = 16_384
+    """Processes and threads of a job that names no limit of its own."""
+    max_queue: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
+    max_upload_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 44)] = 2 << 30
+    log_rotate_bytes: Annotated[int, msgspec.Meta(ge=4096, le=1 << 40)] = 16 << 20
+    log_quota_bytes: Annotated[int, msgspec.Meta(ge=8192, le=1 << 44)] = 1 << 30
+    keep_days: Annotated[int, msgspec.Meta(ge=1, le=3650)] = 30
+    """How long an ended job, with its log and checkpoints, is kept."""
+    grace_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    """From the soft signal to the kill, where the job says nothing; also the longest that is granted on a spot notice."""
+    kill_wait_seconds: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
+    """From the kill until what is still there counts as unkillable."""
+    isolation: Literal["auto", "systemd", "cgroup", "none"] = "auto"
+    cgroup_parent: str = "rackrate"
+    mps_control: str = "nvidia-cuda-mps-control"
+    repair_limits: bool = True
+    """Whether a limit that was changed behind our back is put right."""
+    environment: tuple[str, ...] = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+    """Names that a job takes over from the agent's own environment."""
+
+
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file's shape. `alerts` is decoded apart: its struct is imported only when a file is loaded."""
 
@@ -65,6 +96,7 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls: Tls = Tls()
     alerts: dict[str, Any] = {}
     meter: MeterTable = MeterTable()
+    jobs: JobsTable = JobsTable()
     projects: dict[str, str] = {}
 
 
@@ -95,6 +127,23 @@ ALLOWED: dict[str, str] = {
     "meter": "a table [meter]",
     "meter.row_seconds": "a number from 1 to 10",
     "meter.retention_days": "a whole number from 1 to 3650",
+    "jobs": "a table [jobs]",
+    "jobs.enabled": "true or false",
+    "jobs.allow_root": "true or false",
+    "jobs.users": 'a list of user names, such as ["alice", "bob"]',
+    "jobs.default_pids": "a whole number from 16 to 4194304",
+    "jobs.max_queue": "a whole number from 1 to 1000000",
+    "jobs.max_upload_bytes": "a whole number of bytes, at least 1",
+    "jobs.log_rotate_bytes": "a whole number of bytes, at least 4096",
+    "jobs.log_quota_bytes": "a whole number of bytes, at least 8192 and not less than log_rotate_bytes",
+    "jobs.keep_days": "a whole number from 1 to 3650",
+    "jobs.grace_seconds": "a number from 0 to 86400",
+    "jobs.kill_wait_seconds": "a number from 1 to 3600",
+    "jobs.isolation": '"auto", "systemd", "cgroup" or "none"',
+    "jobs.cgroup_parent": 'a name of letters, digits, dots, dashes and underscores, such as "rackrate"',
+    "jobs.mps_control": 'the name or path of a program, such as "nvidia-cuda-mps-control"',
+    "jobs.repair_limits": "true or false",
+    "jobs.environment": 'a list of names of variables, such as ["PATH", "CUDA_HOME"]',
     "projects": 'a table of user = "project"',
 }
 """Dotted key -> what may stand there, as the end of a sentence."""
@@ -114,6 +163,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "node.on_premises": wire.OnPremises,
     "tls": Tls,
     "meter": MeterTable,
+    "jobs": JobsTable,
 }
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "a table"}
@@ -249,6 +299,21 @@ class ConfigurationFile:
             value = getattr(parsed.node, field)
             if value is not None and not NAME.fullmatch(value):
                 raise self.refuse(f"node.{field}", f"{value!r} is refused")
+        self._check_jobs(parsed.jobs)
+
+    def _check_jobs(self, jobs: JobsTable) -> None:
+        if not NAME.fullmatch(jobs.cgroup_parent):
+            raise self.refuse("jobs.cgroup_parent", f"{jobs.cgroup_parent!r} is refused")
+        if not jobs.mps_control or not jobs.mps_control.isprintable():
+            raise self.refuse("jobs.mps_control", f"{jobs.mps_control!r} is refused")
+        for name in jobs.environment:
+            if not VARIABLE.fullmatch(name):
+                raise self.refuse("jobs.environment", f"{name!r} is refused")
+        for name in jobs.users:
+            if not name or not name.isprintable() or set(name) & set(" :/,"):
+                raise self.refuse("jobs.users", f"{name!r} is refused")
+        if jobs.log_quota_bytes < jobs.log_rotate_bytes:
+            raise self.refuse("jobs.log_quota_bytes", f"{jobs.log_quota_bytes} is refused")
 
 
 def _dotted(table: str, name: str) -> str:

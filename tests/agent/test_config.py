@@ -81,6 +81,12 @@ def test_every_key_arrives_where_the_agent_reads_it() -> None:
     )
     assert (loaded.row_seconds, loaded.retention_days) == (5, 30)
     assert loaded.projects == {"alice": "vision", "bob.smith@example.org": "speech"}
+    assert loaded.jobs == config.JobsTable(
+        allow_root=True, users=("alice", "bob"), default_pids=8192, max_queue=100, max_upload_bytes=1_000_000,
+        log_rotate_bytes=8192, log_quota_bytes=65536, keep_days=7, grace_seconds=20, kill_wait_seconds=5,
+        isolation="cgroup", cgroup_parent="gpu-jobs", mps_control="/opt/mps/control", repair_limits=False,
+        environment=("PATH",),
+    )  # fmt: skip
     assert loaded.thresholds is not None
     assert loaded.thresholds.held_idle_ratio == 0.1
     assert loaded.thresholds.held_idle_seconds == 300
