@@ -12,6 +12,7 @@ What the time between two samples is called:
   `stall_seconds`, is `lost` with the reason. A missing one stays so until the agent restarts, or until the node's
   instance type becomes another: then it is no longer part of the node (its record ends; should it come back, a new
   one begins at first sight). While a restarted agent finds no driver, the GPUs that it knew are `lost`.
+- A GPU that jobs claim (`claim`) is theirs by what they claimed; only the rest is what the driver shows (`meter_claims`).
 - A node that never had a GPU: `host`, one row at a time without a GPU.
 Up to one row length that was not written yet is lost when the agent is killed; it becomes `agent_stopped`.
 """
@@ -26,17 +27,10 @@ from pathlib import Path
 
 from agent import wire
 from agent.errors import StateDirectoryError
+from agent.meter_claims import Claim, checked, claimed_tenure, tenure_now
 from agent.meter_clock import MeterClock, Tick
 from agent.meter_driver import inventory_known, reading_age_ms
-from agent.meter_holders import (
-    HOST,
-    HUNG_DRIVER,
-    MISSING,
-    NO_DRIVER,
-    UNREADABLE,
-    Tenure,
-    tenure_of,
-)
+from agent.meter_holders import UNREADABLE
 from agent.meter_placement import PlacementRef, placement_facts, refines
 from agent.meter_store import Kept, MeterStore
 from agent.meter_track import Stretch, Track, merge
@@ -86,7 +80,8 @@ class Meter:
         self._retired: list[Kept] = []
         self._info: wire.NodeInfo | None = None
         self._first_ms: int | None = None
-        self._at_ms = max((one.until_ms for one in self._restored), default=0)
+        self._claims: Mapping[str, tuple[Claim, ...]] = {}
+        self._at_ms = self._observed_ms = max((one.until_ms for one in self._restored), default=0)
         self._started = self._closed = self._given_time = False
         self._rows: list[Stretch] = []
         self._problem: str | None = None
@@ -155,10 +150,32 @@ class Meter:
                 self._advance(sample, tick)
             else:
                 self._start(sample, info, tick.at_ms)
-            self._at_ms = tick.at_ms
+            self._at_ms = self._observed_ms = tick.at_ms
             if self._started:
                 self._enter(sample, info)
                 self._write_if_due()
+
+    def claim(self, claims: Mapping[str, tuple[Claim, ...]], *, at_ms: int | None = None) -> None:
+        """From now on (or `at_ms`) these jobs hold these shares of these GPUs (by UUID), until the next call.
+
+        The rest of a GPU is what its processes say, or idle; see `meter_claims`. Before the first row the claims stand
+        from the record's beginning; after `close` this does nothing. ValueError: not a share, or more than one GPU.
+        The energy read at the end of the second that this cuts counts to its later part.
+        """
+        with self._lock:
+            given = checked(claims, self._projects)
+            if self._closed or given == self._claims:
+                return
+            self._claims = given
+            tick = self._tick(at_ms) if self._started else None
+            if tick is None:
+                return
+            self._advance(None, tick)
+            self._at_ms = tick.at_ms
+            self._observed_ms += 0 if tick.stepped_from_ms is None else tick.at_ms - tick.stepped_from_ms
+            for uuid, track in self._tracks.items():
+                if uuid is not None and track.seen is not None and track.tenure.measured:
+                    track.enter(claimed_tenure(track.seen, given.get(uuid, ()), self._projects), track.placement)
 
     def usage(self, after: int = 0, limit: int = 1000) -> wire.UsagePage:
         """The written rows with a sequence above `after`, at most `limit` (1 to 10,000). StateDirectoryError: unreadable."""
@@ -253,13 +270,13 @@ class Meter:
     def _advance(self, sample: wire.Sample | None, tick: Tick) -> None:
         """`sample` None: nothing was read at the end of it."""
         until = tick.at_ms if tick.stepped_from_ms is None else tick.stepped_from_ms
-        stalled = until - self._at_ms > self._stall_ms
+        stalled = until - self._observed_ms > self._stall_ms
         read = sample is not None and reading_age_ms(sample) <= OLD_READING_MS
         gpus = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None and read else {}
         for uuid, track in self._tracks.items():
             gpu = gpus.get(uuid) if uuid is not None else None
-            seen = not stalled and track.tenure.kind in ("held", "idle")
-            joules, source = _energy(track, gpu, until, seen) if read else (None, None)
+            seen = not stalled and track.tenure.measured
+            joules, source = track.read_energy(gpu, until, seen) if read else (None, None)
             if stalled:
                 track.down(until, "stalled", joules, source)
             else:
@@ -277,10 +294,13 @@ class Meter:
             self._place(info, gpus)
         assert self._placement is not None
         age_ms = reading_age_ms(sample)
+        hung = age_ms > self._stall_ms
         for uuid, track in self._tracks.items():
-            tenure = self._tenure(uuid, gpus, age_ms > self._stall_ms)
-            if tenure is UNREADABLE and age_ms > OLD_READING_MS and track.tenure.kind in ("held", "idle"):
+            tenure = tenure_now(uuid, gpus, self._claims, self._projects, hung)
+            if tenure is UNREADABLE and age_ms > OLD_READING_MS and track.tenure.measured:
                 tenure = track.tenure  # the driver is late: who held the GPU holds it still
+            elif uuid is not None and tenure.measured:
+                track.seen = gpus[uuid]
             track.enter(tenure, self._placement)
 
     def _meet(self, gpus: Mapping[str, wire.Gpu]) -> bool:
@@ -292,7 +312,7 @@ class Meter:
                 track = self._tracks[uuid] = self._track(uuid, self._at_ms, None)
                 changed = True
             if not track.energy.primed:
-                _energy(track, gpu, self._at_ms, False)
+                track.read_energy(gpu, self._at_ms, False)
             if gpu.model is not None and gpu.model != track.model:
                 track.model, changed = gpu.model, True
         if gpus and None in self._tracks:
@@ -304,16 +324,6 @@ class Meter:
             return False
         self._tracks[None] = self._track(None, self._at_ms, None)
         return True
-
-    def _tenure(self, uuid: str | None, gpus: Mapping[str, wire.Gpu], hung: bool) -> Tenure:
-        if uuid is None:
-            return HOST
-        if hung:
-            return HUNG_DRIVER
-        gpu = gpus.get(uuid)
-        if gpu is not None:
-            return tenure_of(gpu, self._projects)
-        return MISSING if gpus else NO_DRIVER
 
     def _place(self, info: wire.NodeInfo, gpus: Collection[str]) -> None:
         """The placement in force from now on. One that was not written yet is completed instead of replaced."""
@@ -381,9 +391,3 @@ class Meter:
 
     def _report(self, problem: str | None) -> None:
         self._problem = problem
-
-
-def _energy(track: Track, gpu: wire.Gpu | None, at_ms: int, seen: bool) -> tuple[float | None, wire.EnergySource | None]:
-    if gpu is None:
-        return track.energy.grow(at_ms, None, None, seen)
-    return track.energy.grow(at_ms, gpu.energy_joules_total, gpu.power_watts, seen)

@@ -1,6 +1,6 @@
 """Who holds a GPU at one moment, and how one GPU is shared among several holders.
 
-Invariant: the shares of one GPU are whole millionths that sum to exactly 1,000,000; not knowing who holds a GPU
+Invariant: the parts of one GPU are whole millionths that sum to exactly 1,000,000; not knowing who holds a GPU
 is `held` by a holder without a name, never `idle`.
 """
 
@@ -23,29 +23,54 @@ class Holder(NamedTuple):
     job: str | None = None
 
 
-class Tenure(NamedTuple):
-    """What a GPU is to its node from one moment on, until it changes."""
+class Part(NamedTuple):
+    """What a share of one GPU is, in millionths. `holder` names somebody only where `kind` is `held`."""
 
     kind: UsageKind
-    holders: tuple[Holder, ...] = (Holder(),)
+    holder: Holder = Holder()
+    share: int = WHOLE
+
+
+class Tenure(NamedTuple):
+    """What a GPU is to its node from one moment on, until it changes. No two parts differ in their share alone."""
+
+    parts: tuple[Part, ...]
     reason: str | None = None
 
-
-IDLE = Tenure("idle")
-HOST = Tenure("host")
-HELD_BY_UNKNOWN = Tenure("held")
-LOST = Tenure("lost", reason="gpu_lost")
-MISSING = Tenure("lost", reason="gpu_missing")
-NO_DRIVER = Tenure("lost", reason="driver_unavailable")
-HUNG_DRIVER = Tenure("lost", reason="driver_unresponsive")
-UNREADABLE = Tenure("lost", reason="gpu_error")
+    @property
+    def measured(self) -> bool:
+        """Whether the driver shows what the GPU does: all of it is `held` or `idle`."""
+        return self.parts[0].kind in ("held", "idle")
 
 
-@lru_cache(maxsize=256)
-def equal_shares(parties: int) -> tuple[int, ...]:
-    """1,000,000 millionths over `parties`, by largest remainder: the first ones get the odd millionths."""
-    part, odd = divmod(WHOLE, parties)
+def shares_of(amount: int, parties: int) -> tuple[int, ...]:
+    """`amount` millionths over `parties`, by largest remainder: the first ones get the odd millionths."""
+    part, odd = divmod(amount, parties)
     return tuple(part + 1 if place < odd else part for place in range(parties))
+
+
+@lru_cache(maxsize=1024)
+def held_by(*holders: Holder) -> Tenure:
+    """A GPU that is wholly held, by each in equal parts."""
+    return Tenure(tuple(Part("held", *one) for one in zip(holders, shares_of(WHOLE, len(holders)), strict=True)))
+
+
+def down(reason: str) -> Tenure:
+    return Tenure((Part("down"),), reason)
+
+
+def lost(reason: str) -> Tenure:
+    return Tenure((Part("lost"),), reason)
+
+
+IDLE = Tenure((Part("idle"),))
+HOST = Tenure((Part("host"),))
+HELD_BY_UNKNOWN = held_by(Holder())
+LOST = lost("gpu_lost")
+MISSING = lost("gpu_missing")
+NO_DRIVER = lost("driver_unavailable")
+HUNG_DRIVER = lost("driver_unresponsive")
+UNREADABLE = lost("gpu_error")
 
 
 def claimants(processes: Iterable[Process]) -> list[Process]:
@@ -80,4 +105,4 @@ def tenure_of(gpu: Gpu, projects: Mapping[str, str]) -> Tenure:
         return HELD_BY_UNKNOWN
     if not gpu.processes:
         return IDLE
-    return Tenure("held", holders_of(gpu.processes, projects))
+    return held_by(*holders_of(gpu.processes, projects))

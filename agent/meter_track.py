@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agent.meter_holders import HOST, WHOLE, Holder, Tenure, equal_shares
+from agent.meter_holders import HOST, WHOLE, Holder, Part, Tenure, down
 from agent.meter_placement import PlacementRef
-from agent.wire import EnergySource, UsageKind
+from agent.wire import EnergySource, Gpu, UsageKind
 
 MAX_WATTS = 10_000.0
 """Ten times what one GPU draws today: a counter that grew faster than this was not counting the same thing."""
@@ -76,7 +76,7 @@ class Track:
     """One GPU's open stretch and where it stands. Finished stretches are appended to `rows`."""
 
     __slots__ = (
-        "gpu", "model", "energy", "tenure", "placement", "starts_ms", "until_ms",
+        "gpu", "model", "energy", "tenure", "seen", "placement", "starts_ms", "until_ms",
         "_rows", "_row_ms", "_edge_ms", "_busy", "_measured_ms", "_joules", "_source", "_rest_mj",
     )  # fmt: skip
 
@@ -87,6 +87,8 @@ class Track:
         self.model = model
         self.energy = EnergyReader()
         self.tenure: Tenure = HOST
+        self.seen: Gpu | None = None
+        """The newest reading that told who holds it: what a claim between two samples is divided by."""
         self.placement = placement
         self.starts_ms = self.until_ms = starts_ms
         self._rows = rows
@@ -96,6 +98,12 @@ class Track:
         self._source: EnergySource | None = None
         self._rest_mj = 0.0
         self._begin(starts_ms)
+
+    def read_energy(self, gpu: Gpu | None, at_ms: int, integrate: bool) -> tuple[float | None, EnergySource | None]:
+        """As `EnergyReader.grow`, from what the driver says at `at_ms`; None: nothing."""
+        if gpu is None:
+            return self.energy.grow(at_ms, None, None, integrate)
+        return self.energy.grow(at_ms, gpu.energy_joules_total, gpu.power_watts, integrate)
 
     def extend(
         self, until_ms: int, utilization: float | None = None, joules: float | None = None, source: EnergySource | None = None
@@ -124,7 +132,7 @@ class Track:
             return
         if joules is not None:
             self._add(0, None, joules, source)
-        kept, self.tenure = self.tenure, Tenure("down", reason=reason)
+        kept, self.tenure = self.tenure, down(reason)
         self.until_ms = until_ms
         self._finish()
         self.tenure = kept
@@ -152,13 +160,13 @@ class Track:
     def _finish(self) -> None:
         if self.until_ms == self.starts_ms:
             return
-        holders = self.tenure.holders
+        parts, reason = self.tenure
         mean = self._busy / self._measured_ms if self._measured_ms else None
-        energies = self._take_energy(len(holders))
-        for holder, share, energy in zip(holders, equal_shares(len(holders)), energies, strict=True):
+        for part, energy in zip(parts, self._take_energy(parts), strict=True):
+            kind, holder, share = part
             self._rows.append(
                 Stretch(
-                    self.gpu, self.tenure.kind, self.tenure.reason, holder, share, self.placement,
+                    self.gpu, kind, reason, holder, share, self.placement,
                     self.starts_ms, self.until_ms, mean, self._measured_ms, energy, self._source,
                 )  # fmt: skip
             )
@@ -171,17 +179,17 @@ class Track:
         self._busy = 0.0
         self._measured_ms = 0
 
-    def _take_energy(self, parties: int) -> list[int | None]:
-        """Whole millijoules per holder; what rounding leaves over goes into the next row, so a sum never drifts."""
+    def _take_energy(self, parts: tuple[Part, ...]) -> list[int | None]:
+        """Whole millijoules per part; what rounding leaves over goes into the next row, so a sum never drifts."""
         if self._joules is None:
-            return [None] * parties
+            return [None] * len(parts)
         exact = self._joules * 1000 + self._rest_mj
         whole = round(exact)
         self._rest_mj = exact - whole
-        parts = [whole * share // WHOLE for share in equal_shares(parties)]
-        for place in range(whole - sum(parts)):
-            parts[place] += 1
-        return list(parts)
+        portions = [whole * part.share // WHOLE for part in parts]
+        for place in range(whole - sum(portions)):
+            portions[place] += 1
+        return list(portions)
 
 
 def merge(rows: list[Stretch]) -> list[Stretch]:

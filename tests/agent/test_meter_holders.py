@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent import wire
 from agent.meter_driver import inventory_known, reading_age_ms
-from agent.meter_holders import HELD_BY_UNKNOWN, IDLE, LOST, Holder, equal_shares, holders_of, tenure_of
+from agent.meter_holders import HELD_BY_UNKNOWN, IDLE, LOST, WHOLE, Holder, held_by, holders_of, shares_of, tenure_of
 from agent.meter_placement import decode_facts, encode_facts, placement_facts, refines
 from tests.support.metering import ANN, BOB, INFO, gpu, lost, sample
 
@@ -15,10 +15,10 @@ XORG = wire.Process(pid=1, user="root", kind="graphics")
 GHOST = wire.Process(pid=99, visible=False)
 
 
-@given(st.integers(1, 3000))
-def test_equal_shares_sum_to_one_and_differ_by_a_millionth_at_most(parties: int) -> None:
-    shares = equal_shares(parties)
-    assert sum(shares) == 1_000_000 and max(shares) - min(shares) <= 1 and len(shares) == parties
+@given(st.integers(0, WHOLE), st.integers(1, 3000))
+def test_shares_sum_to_what_is_shared_and_differ_by_a_millionth_at_most(amount: int, parties: int) -> None:
+    shares = shares_of(amount, parties)
+    assert sum(shares) == amount and max(shares) - min(shares) <= 1 and len(shares) == parties
 
 
 def test_two_processes_of_one_user_and_job_are_one_holder() -> None:
@@ -46,7 +46,7 @@ def test_each_state_of_a_gpu_has_its_tenure() -> None:
     assert tenure_of(lost(0), {}) == LOST
     assert tenure_of(gpu(0, processes=None), {}) == HELD_BY_UNKNOWN
     assert tenure_of(gpu(0, processes=None, state="unsupported"), {}) == HELD_BY_UNKNOWN
-    assert tenure_of(gpu(0, ANN), {}).holders == (Holder("ann", "vision"),)
+    assert tenure_of(gpu(0, ANN), {}) == held_by(Holder("ann", "vision"))
 
 
 def test_silence_of_the_driver_is_no_inventory() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from agent import wire
 from agent.meter import Meter
+from agent.meter_claims import Claim
 from tests.support.metering import ANN, BOB, EVE, INFO, HandClock, all_rows, check_cover, check_gpu_tiles, check_sequences, gpu, lost, sample
 
 GPUS = 3
@@ -24,18 +25,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Act(NamedTuple):
-    """One thing that happens, `wait_ms` after the one before."""
+    """One thing that happens, `wait_ms` after the one before. `shares`: of each GPU, the millionths that jobs claim."""
 
     what: str
     wait_ms: int = 0
     gpus: tuple[str, ...] = ()
     step_ms: int = 0
+    shares: tuple[tuple[int, ...], ...] = ()
 
 
 LAST = Act("see", 1, ("ann",) * GPUS)
 STATES = st.sampled_from(["ann", "ann+bob", "ann+bob+eve", "idle", "unknown", "lost", "missing"])
 WAITS = st.one_of(st.integers(0, 1500), st.integers(9_000, 11_000), st.integers(29_000, 45_000))
+SHARES = st.sampled_from([(), (1_000_000,), (500_000,), (333_333, 333_333), (999_998, 1), (1, 1, 999_998)])
+CLAIMS = st.builds(Act, st.just("claim"), WAITS, shares=st.tuples(*[SHARES] * GPUS))
 ACTS = st.one_of(
+    CLAIMS,
+    CLAIMS,
     *[st.builds(Act, st.just("see"), WAITS, st.tuples(*[STATES] * GPUS)) for _ in range(6)],
     st.builds(Act, st.just("step"), WAITS, st.just(()), st.integers(-4_000_000, 4_000_000)),
     st.builds(Act, st.sampled_from(["kill", "close", "move", "silence"]), WAITS),
@@ -54,6 +60,10 @@ def seen(index: int, state: str) -> wire.Gpu | None:
             return gpu(index, processes=None, utilization_ratio=None, power_watts=None)
     people = {"ann": ANN, "bob": BOB, "eve": EVE}
     return gpu(index, *[people[name] for name in state.split("+")])
+
+
+def claims(shares: tuple[int, ...]) -> tuple[Claim, ...]:
+    return tuple(Claim("bob", None, f"j{number}", share) for number, share in enumerate(shares))
 
 
 class Life:
@@ -82,6 +92,8 @@ class Life:
             case "see":
                 found = [seen(index, state) for index, state in enumerate(act.gpus)]
                 self.meter.observe(sample(*[one for one in found if one], at_ms=self.hands.wall_ms), self.info)
+            case "claim":
+                self.meter.claim({f"GPU-{index}": claims(shares) for index, shares in enumerate(act.shares)})
             case "silence":
                 self.meter.observe(sample(at_ms=self.hands.wall_ms, ok=None), self.info)
             case "step":
@@ -111,6 +123,7 @@ def test_every_moment_of_a_node_is_covered_exactly_once(acts: list[Act]) -> None
 
 STEADY = st.sampled_from(["ann", "ann+bob", "ann+bob+eve", "idle", "unknown", "lost"])
 STEADY_ACTS = st.one_of(
+    CLAIMS,
     *[st.builds(Act, st.just("see"), WAITS, st.tuples(*[STEADY] * GPUS)) for _ in range(4)],
     st.builds(Act, st.just("step"), WAITS, st.just(()), st.integers(-4_000_000, 4_000_000)),
     st.builds(Act, st.sampled_from(["kill", "close", "move", "silence"]), WAITS),
@@ -137,12 +150,16 @@ COUNTERS = st.one_of(st.none(), st.just("same"), st.floats(0, 50_000), st.just("
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(10_000, 45_000), COUNTERS, STEADY), min_size=2, max_size=30))
-def test_the_energy_of_all_rows_is_the_growth_of_the_counter(readings: list[tuple[int, float | str | None, str]]) -> None:
+@given(st.lists(st.tuples(st.integers(10_000, 45_000), COUNTERS, STEADY, SHARES), min_size=2, max_size=30))
+def test_the_energy_of_all_rows_is_the_growth_of_the_counter(
+    readings: list[tuple[int, float | str | None, str, tuple[int, ...]]],
+) -> None:
     hands, counter, values = HandClock(), 1_000_000.0, []
     with_meter = Meter.open(":memory:", "n1", durable=False, clock=hands.clock(), stall_seconds=30)
-    for wait_ms, change, state in readings:
-        hands.pass_ms(wait_ms)
+    for wait_ms, change, state, shares in readings:
+        hands.pass_ms(wait_ms // 2)
+        with_meter.claim({"GPU-0": claims(shares)})
+        hands.pass_ms(wait_ms - wait_ms // 2)
         if isinstance(change, float):
             counter += change
         elif change == "reset":
@@ -176,6 +193,7 @@ sys.path.insert(0, {root!r})
 import agent.meter as metering
 from agent import wire
 from agent.meter import Meter
+from agent.meter_claims import Claim
 metering.SETTLE_MS = 0
 path, rounds, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 info = wire.NodeInfo(node="n1", gpus=())
@@ -193,6 +211,7 @@ def meter_until_killed():
         )
         reports = (wire.SensorReport(name="nvml", ok=True, taken_at=now),)
         meter.observe(wire.Sample(node="n1", sequence=number, taken_at=now, gpus=gpus, sensors=reports), info)
+        meter.claim({{"GPU-1": (Claim("ann", None, "j1", 1 + number % 1_000_000),)}} if number % 5 else {{}})
         time.sleep(0.002)
 
 def seen_by_a_client():
@@ -232,5 +251,3 @@ def test_a_meter_that_is_killed_fifty_times_leaves_no_gap_and_reuses_no_sequence
     for index in range(4):
         check_gpu_tiles(rows, f"GPU-{index}")
     assert sum(row.kind == "down" for row in rows) > 4 * 10, "most restarts found rows of the run before"
-
-

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.meter_holders import IDLE, Holder, Tenure
+from agent.meter_holders import IDLE, Holder, held_by
 from agent.meter_placement import PlacementRef, placement_facts
 from agent.meter_track import EnergyReader, Stretch, Track, merge
 from tests.support.metering import INFO
 
 REF = PlacementRef(placement_facts("n1", INFO, 1, []))
-TWO = Tenure("held", (Holder("ann"), Holder("bob")))
+TWO = held_by(Holder("ann"), Holder("bob"))
 
 
 def track(rows: list[Stretch], starts_ms: int = 0, row_ms: int = 1000) -> Track:
