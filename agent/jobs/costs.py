@@ -1,0 +1,76 @@
+"""What a job costs: the node's price, by the part of its GPUs that the job holds, by the time that it holds them.
+
+Invariant: exact decimals from the price to the sum; a price that is not known makes a cost that is not known, never 0.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, InvalidOperation
+
+WHOLE = 1_000_000
+"""A whole GPU, in millionths."""
+_EXACT = Context(prec=60)
+_PLACES = Decimal("0.000000001")
+_MS_PER_HOUR = 3_600_000
+
+
+def price(configured: str | None, asked: Decimal | None) -> Decimal | None:
+    """The node's US dollars per hour: the agent's own configuration, else what the job's sender knows."""
+    for value in (configured, asked):
+        if value is None:
+            continue
+        try:
+            known = Decimal(value)
+        except InvalidOperation:
+            continue
+        if known.is_finite() and known > 0:
+            return known
+    return None
+
+
+def millionths(gpus: int, share: Decimal | None) -> int:
+    """What a job holds, in millionths of a GPU."""
+    return gpus * WHOLE if share is None else int(_EXACT.multiply(share, Decimal(WHOLE)))
+
+
+def usd_per_hour(node: Decimal | None, held: int, gpu_count: int) -> Decimal | None:
+    """`held` millionths of the node's `gpu_count` GPUs. A job without GPUs has no part of a GPU node's price."""
+    if node is None or gpu_count <= 0:
+        return None
+    return _rounded(_EXACT.divide(_EXACT.multiply(node, Decimal(held)), Decimal(gpu_count * WHOLE)))
+
+
+def cost(node: Decimal | None, held: int, gpu_count: int, milliseconds: int) -> Decimal | None:
+    """US dollars for holding so much for so long, to a billionth."""
+    if node is None or gpu_count <= 0:
+        return None
+    amount = _EXACT.multiply(_EXACT.multiply(node, Decimal(held)), Decimal(max(0, milliseconds)))
+    return _rounded(_EXACT.divide(amount, Decimal(gpu_count * WHOLE * _MS_PER_HOUR)))
+
+
+def seconds_until_stop(budget: Decimal, spent: Decimal, rate: Decimal, grace_seconds: float) -> float:
+    """Seconds from the start of an attempt until its soft stop, so that the grace ends when the budget does.
+
+    The stop is asked for one grace ahead of the moment at which the money is gone, at most half of the time that it buys:
+    a job that uses its whole grace has then cost its budget, and one that ends sooner has cost less.
+    """
+    if rate <= 0:
+        return float("inf")
+    lasts = float(_EXACT.divide(_EXACT.subtract(budget, spent), rate)) * 3600
+    return max(0.0, lasts - min(grace_seconds, lasts / 2))
+
+
+def total(*parts: Decimal | None) -> Decimal | None:
+    """The sum of what is known; None where one part is not."""
+    if not parts or None in parts:
+        return None
+    result = Decimal(0)
+    for part in parts:
+        assert part is not None
+        result = _EXACT.add(result, part)
+    return result
+
+
+def _rounded(value: Decimal) -> Decimal:
+    plain = value.quantize(_PLACES, context=_EXACT).normalize(_EXACT)
+    return plain if plain.as_tuple().exponent <= 0 else plain.quantize(Decimal(1), context=_EXACT)
