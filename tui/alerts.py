@@ -1,4 +1,4 @@
-"""All alerts of a fleet: those of the agents, priced, and the one only a client can see: a node that went silent.
+"""All alerts of a fleet: those of the agents, priced, the cloud's notices, and a node that went silent (only a client sees it).
 
 Invariant: an agent's alert is shown as it came, with the money added where the price is known.
 """
@@ -12,6 +12,7 @@ import msgspec
 from agent import wire
 from tui import format as fmt
 from tui.fleet import Fleet, NodeView
+from tui.fleet_jobs import countdown
 from tui.records import money
 
 _ORDER = {"critical": 0, "warning": 1}
@@ -21,6 +22,7 @@ def all_alerts(fleet: Fleet, now: float, at: datetime) -> list[wire.Alert]:
     """Critical ones first, then the oldest. `now` is monotonic, `at` the same moment in UTC."""
     found = [priced(view, alert) for view in fleet for alert in view.alerts.values()]
     found += [silent for view in fleet if (silent := silence(view, now, at))]
+    found += [noticed for view in fleet if (noticed := notice_alert(view, now))]
     return sorted(found, key=lambda alert: (_ORDER[alert.severity], alert.since, alert.key))
 
 
@@ -50,4 +52,23 @@ def silence(view: NodeView, now: float, at: datetime) -> wire.Alert | None:
         since=since,
         fired_at=since,
         usd_per_hour=money(view.usd_per_hour),
+    )
+
+
+def notice_alert(view: NodeView, now: float) -> wire.Alert | None:
+    """The cloud's notice that is in force, with the time that is left."""
+    if view.notice is None:
+        return None
+    told, at = view.notice.notice, view.utc(now)
+    left = view.notice.left_seconds(at)
+    return wire.Alert(
+        key=f"cloud_notice:{view.name}",
+        rule="cloud_notice",
+        severity="critical" if view.notice.hard else "warning",
+        node=view.name,
+        message=told.message,
+        reading=told.kind if left is None else f"{told.kind} in {countdown(left)}",
+        threshold=None,
+        since=told.noticed_at,
+        fired_at=told.noticed_at,
     )

@@ -7,13 +7,19 @@ sums say how many parts were unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from agent import wire
+from tui.fleet_jobs import JobCounts, JobView, NodeJobs, NoticeView, node_clock
+from tui.gpu_use import ExactSum, Use
+from tui.gpu_use import GpuUse as GpuUse
+from tui.gpu_use import gpu_use as gpu_use
+from tui.gpu_use import mean as mean
 from tui.past import Past
 
 if TYPE_CHECKING:
@@ -27,71 +33,12 @@ LOST_SECONDS = 15.0  # the default of `silent_seconds`
 """Older than this the node is lost; its last values stay, marked."""
 
 
-class GpuUse(msgspec.Struct, frozen=True):
-    """How one GPU of a node is used right now: who holds it, and whether it stands idle."""
-
-    gpu: wire.Gpu
-    users: tuple[str, ...]
-    """Users of its processes; `?` for one that cannot be resolved."""
-    held: bool | None
-    """None: the driver does not tell who holds it."""
-
-    @property
-    def wasted(self) -> bool:
-        """Nobody can or does use it: unheld, or lost. Not known is not wasted."""
-        return self.held is False or self.gpu.state == "lost"
-
-
-def gpu_use(gpu: wire.Gpu) -> GpuUse:
-    """Derives holders from the GPU's process list."""
-    if gpu.processes is None:
-        return GpuUse(gpu, (), None)
-    users = sorted({process.user or "?" for process in gpu.processes})
-    return GpuUse(gpu, tuple(users), bool(gpu.processes))
-
-
-class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sample's GPUs add up to; worked out once a sample, when somebody asks."""
-
-    gpus: int
-    held: int
-    lost: int
-    wasted: int
-    utilization_sum: float
-    utilization_known: int
-    memory_used_bytes: int
-    memory_total_bytes: int
-    power_watts: float | None
-
-    @classmethod
-    def of(cls, gpus: Sequence[wire.Gpu]) -> Use:
-        """One pass without objects of its own: it runs for every node of a fleet, each second."""
-        held = lost = wasted = known = used = total = 0
-        busy, power = 0.0, None
-        for gpu in gpus:
-            is_lost = gpu.state == "lost"
-            processes = gpu.processes
-            lost += is_lost
-            held += bool(processes)
-            wasted += is_lost or (processes is not None and not processes)
-            if (ratio := gpu.utilization_ratio) is not None:
-                busy, known = busy + ratio, known + 1
-            if gpu.memory_total_bytes and (memory := gpu.memory_used_bytes) is not None:
-                used, total = used + memory, total + gpu.memory_total_bytes
-            if (watts := gpu.power_watts) is not None:
-                power = watts if power is None else power + watts
-        return cls(
-            gpus=len(gpus), held=held, lost=lost, wasted=wasted, utilization_sum=busy, utilization_known=known,
-            memory_used_bytes=used, memory_total_bytes=total, power_watts=power,
-        )  # fmt: skip
-
-
 class NodeView:
     """One node as last heard of. Mutated only by `Fleet`."""
 
     __slots__ = (
         "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote",
-        "past", "version", "expects_gpus", "silent_seconds", "_use", "_uses", "_price", "_ratio",
+        "past", "version", "expects_gpus", "silent_seconds", "jobs", "notice", "_use", "_uses", "_price", "_ratio",
     )  # fmt: skip
 
     def __init__(self, name: str, url: str, tags: Mapping[str, str], silent_seconds: float = LOST_SECONDS) -> None:
@@ -108,6 +55,9 @@ class NodeView:
         self.alerts: dict[str, wire.Alert] = {}
         self.quote: Quote | None = None
         self.past = Past()
+        self.jobs = NodeJobs(self)
+        self.notice: NoticeView | None = None
+        """What the cloud will do to it; None: nothing that is in force."""
         self.version = 0
         self.expects_gpus = False
         """The instance type has GPUs: when none is read, the whole node is wasted."""
@@ -129,6 +79,14 @@ class NodeView:
             return "live"
         return "stale" if age <= self.silent_seconds else "lost"
 
+    def heard_until(self, now: float) -> float:
+        """`now`, but for a node that is lost the moment when it was last heard: its jobs and their cost stand still."""
+        return self.heard_at if self.heard_at is not None and self.state(now) == "lost" else now
+
+    def utc(self, now: float) -> datetime | None:
+        """The time at the node, by its own clock; None before its first sample."""
+        return node_clock(self.sample, self.heard_at, self.heard_until(now))
+
     @property
     def usd_per_hour(self) -> Fraction | None:
         """The node's price in USD per hour, exact; None when unknown or in another currency."""
@@ -148,7 +106,7 @@ class NodeView:
         use = self.use
         return (use.wasted, use.gpus) if use.gpus else (int(self.expects_gpus and self.sample is not None), 1)
 
-    def add_money(self, price: _Sum, idle: _Sum) -> None:
+    def add_money(self, price: ExactSum, idle: ExactSum) -> None:
         """Adds its price and the idle part of it to two sums; nothing when the price is not known."""
         if self._ratio is None:
             return
@@ -219,12 +177,6 @@ class NodeView:
         self._ratio = None if self._price is None else self._price.as_integer_ratio()
 
 
-def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the known ones."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over some nodes. Money is exact and counts only nodes whose price is known."""
 
@@ -250,6 +202,8 @@ class Fleet:
         self._catalog = catalog
         self._silent_seconds = silent_seconds
         self._nodes: dict[str, NodeView] = {}
+        self.jobs_version = 0
+        """Grows whenever a job comes, goes or changes; 0: no job was ever heard of."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -278,6 +232,11 @@ class Fleet:
                 self._take_sample(view, sample, now)
             case wire.AlertEvent(alert=alert):
                 _take_alert(view, alert)
+            case wire.JobEvent(job=job):
+                view.jobs.take(job, now)
+                self.jobs_version += 1
+            case wire.NoticeEvent(notice=notice):
+                view.notice = NoticeView(notice) if notice.ended_at is None else None
         view.version += 1
         return {name}
 
@@ -306,9 +265,37 @@ class Fleet:
         view.version += 1
         return {name}
 
+    def seed_jobs(self, name: str, listed: wire.JobList, now: float) -> None:
+        """What the agent lists, the jobs that ended before it was listened to among them."""
+        view = self._nodes[name]
+        view.jobs.seed(listed, now)
+        view.version += 1
+        self.jobs_version += 1
+
+    def jobs(self) -> Iterator[JobView]:
+        """All jobs that are known, node by node."""
+        return (job for view in self for job in view.jobs)
+
+    def job(self, name: str, ident: str) -> JobView | None:
+        """A job of a node, while it is known."""
+        view = self._nodes.get(name)
+        return view.jobs.get(ident) if view else None
+
+    def job_counts(self, names: Iterable[str] | None = None) -> JobCounts:
+        """Over all nodes, or over those named."""
+        views = list(self) if names is None else [self._nodes[name] for name in names]
+        return JobCounts(
+            running=sum(view.jobs.running for view in views),
+            queued=sum(view.jobs.queued for view in views),
+            notices=sum(view.notice is not None for view in views),
+        )
+
     def _take_info(self, view: NodeView, info: wire.NodeInfo) -> None:
+        if not view.connected:
+            view.notice = None  # one that is still in force is told again
         view.info, view.connected, view.error = info, True, None
         view.alerts.clear()
+        view.jobs.doubt()
         if self._catalog is not None:
             view.take_quote(self._catalog)
 
@@ -316,6 +303,7 @@ class Fleet:
         view.sample, view.heard_at, view.connected, view.error = sample, now, True, None
         view._use = view._uses = None
         view.past.add(sample.gpus)
+        self.jobs_version += view.jobs.settle()
 
     def totals(self, now: float, names: Iterable[str] | None = None) -> Totals:
         """Sums over all nodes, or over those named."""
@@ -324,7 +312,7 @@ class Fleet:
         uses = [view.use for view in views]
         powers = [use.power_watts for use in uses if use.power_watts is not None]
         known = sum(use.utilization_known for use in uses)
-        price, idle = _Sum(), _Sum()
+        price, idle = ExactSum(), ExactSum()
         for view in views:
             view.add_money(price, idle)
         return Totals(
@@ -340,24 +328,8 @@ class Fleet:
             unpriced=sum(view.usd_per_hour is None for view in views),
             power_watts=sum(powers) if powers else None,
             utilization_ratio=sum(use.utilization_sum for use in uses) / known if known else None,
-            alerts=sum(len(view.alerts) for view in views) + states.count("lost"),
+            alerts=sum(len(view.alerts) + (view.notice is not None) for view in views) + states.count("lost"),
         )
-
-
-class _Sum:
-    """An exact sum of fractions: numerators per denominator, which costs a twentieth of adding Fractions one by one."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self) -> None:
-        self._parts: dict[int, int] = {}
-
-    def add(self, numerator: int, denominator: int) -> None:
-        self._parts[denominator] = self._parts.get(denominator, 0) + numerator
-
-    @property
-    def value(self) -> Fraction:
-        return sum((Fraction(top, bottom) for bottom, top in self._parts.items()), Fraction(0))
 
 
 def quote_of(catalog: Catalog, info: wire.NodeInfo) -> Quote:

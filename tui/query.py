@@ -1,6 +1,6 @@
 """The filter language of the app and the commands: `state:idle gpu:A100 user:me util<20 $>5 !spot`.
 
-Invariant: the same text selects the same nodes everywhere; a wrong query is an error that points at the spot.
+Invariant: the same text selects the same rows everywhere; a wrong query is an error that points at the spot.
 Terms are joined by AND; `!` negates one; `key:text` holds for a part of the text, any case; `key<number` and
 `key>number` compare; a bare word looks in the node's name, type, users, models, place and tags. A value that is not known matches no comparison.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import shlex
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tui.columns import gpu_state_text
 from tui.errors import WrongUsage
@@ -20,41 +21,52 @@ _TEXT_KEYS = ("node", "state", "gpu", "user", "project", "type", "cloud", "regio
 _NUMBER_KEYS = ("util", "mem", "power", "gpus", "idle", "cost", "$", "age")
 
 
-def parse(text: str) -> Predicate:
-    """Compiles a query; an empty one selects everything. Raises `WrongUsage`."""
+class Words(NamedTuple):
+    """What can be asked of one kind of rows: the keys, and where a row's texts and numbers come from."""
+
+    text_keys: tuple[str, ...]
+    number_keys: tuple[str, ...]
+    texts: Callable[[Any, str, float], list[str]]
+    number: Callable[[Any, str, float], float | None]
+    bare: Callable[[Any], list[str]]
+    """Where a word without a key is looked for."""
+
+
+def parse(text: str, words: Words | None = None) -> Callable[[Any, float], bool]:
+    """Compiles a query, of nodes unless other `words` are given; an empty one selects everything. Raises `WrongUsage`."""
     try:
-        words = shlex.split(text)
+        parts = shlex.split(text)
     except ValueError as error:
         raise WrongUsage(f"query `{text}`: {error}; close the quotation.") from None
-    terms = [_term(word, text) for word in words]
-    return lambda node, now: all(term(node, now) for term in terms)
+    terms = [_term(word, text, words or NODE_WORDS) for word in parts]
+    return lambda row, now: all(term(row, now) for term in terms)
 
 
-def _term(word: str, text: str) -> Predicate:
+def _term(word: str, text: str, words: Words) -> Callable[[Any, float], bool]:
     if word.startswith("!") and len(word) > 1:
-        inner = _term(word[1:], text)
-        return lambda node, now: not inner(node, now)
+        inner = _term(word[1:], text, words)
+        return lambda row, now: not inner(row, now)
     for sign in ("<=", ">=", "<", ">"):
         key, found, number = word.partition(sign)
         if found:
-            return _comparison(key, sign, number, word, text)
+            return _comparison(key, sign, number, word, text, words)
     key, found, wanted = word.partition(":")
     if not found:
         needle = word.casefold()
-        return lambda node, now: any(needle in value.casefold() for value in _bare(node))
-    if key not in _TEXT_KEYS:
-        raise _error(word, text, f"unknown key `{key}`; there are {', '.join(_TEXT_KEYS)}")
+        return lambda row, now: any(needle in value.casefold() for value in words.bare(row))
+    if key not in words.text_keys:
+        raise _error(word, text, f"unknown key `{key}`; there are {', '.join(words.text_keys)}")
     needle = _me(wanted).casefold()
-    return lambda node, now: any(needle in value.casefold() for value in texts(node, key, now))
+    return lambda row, now: any(needle in value.casefold() for value in words.texts(row, key, now))
 
 
 def _me(wanted: str) -> str:
     return getpass.getuser() if wanted == "me" else wanted
 
 
-def _comparison(key: str, sign: str, number: str, word: str, text: str) -> Predicate:
-    if key not in _NUMBER_KEYS:
-        raise _error(word, text, f"unknown number `{key}`; there are {', '.join(_NUMBER_KEYS)}")
+def _comparison(key: str, sign: str, number: str, word: str, text: str, words: Words) -> Callable[[Any, float], bool]:
+    if key not in words.number_keys:
+        raise _error(word, text, f"unknown number `{key}`; there are {', '.join(words.number_keys)}")
     try:
         limit = float(number.rstrip("%"))
     except ValueError:
@@ -66,8 +78,8 @@ def _comparison(key: str, sign: str, number: str, word: str, text: str) -> Predi
         ">=": lambda v: v >= limit,
     }[sign]
 
-    def holds(node: NodeView, now: float) -> bool:
-        value = number_of(node, key, now)
+    def holds(row: Any, now: float) -> bool:
+        value = words.number(row, key, now)
         return value is not None and compare(value)
 
     return holds
@@ -127,3 +139,6 @@ def all_tags(node: NodeView) -> dict[str, str]:
 def _bare(node: NodeView) -> list[str]:
     keys = ("node", "gpu", "user", "project", "type", "cloud", "region", "zone", "buy", "tag")
     return [value for key in keys for value in texts(node, key, 0.0)]
+
+
+NODE_WORDS = Words(_TEXT_KEYS, _NUMBER_KEYS, texts, number_of, _bare)

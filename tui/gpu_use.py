@@ -1,0 +1,94 @@
+"""How the GPUs of a node are used: who holds each, and what they add up to.
+
+Invariant: what the driver does not tell is None, and not known is never counted as wasted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from agent import wire
+
+
+class GpuUse(msgspec.Struct, frozen=True):
+    """How one GPU of a node is used right now: who holds it, and whether it stands idle."""
+
+    gpu: wire.Gpu
+    users: tuple[str, ...]
+    """Users of its processes; `?` for one that cannot be resolved."""
+    held: bool | None
+    """None: the driver does not tell who holds it."""
+
+    @property
+    def wasted(self) -> bool:
+        """Nobody can or does use it: unheld, or lost. Not known is not wasted."""
+        return self.held is False or self.gpu.state == "lost"
+
+
+def gpu_use(gpu: wire.Gpu) -> GpuUse:
+    """Derives holders from the GPU's process list."""
+    if gpu.processes is None:
+        return GpuUse(gpu, (), None)
+    users = sorted({process.user or "?" for process in gpu.processes})
+    return GpuUse(gpu, tuple(users), bool(gpu.processes))
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sample's GPUs add up to; worked out once a sample, when somebody asks."""
+
+    gpus: int
+    held: int
+    lost: int
+    wasted: int
+    utilization_sum: float
+    utilization_known: int
+    memory_used_bytes: int
+    memory_total_bytes: int
+    power_watts: float | None
+
+    @classmethod
+    def of(cls, gpus: Sequence[wire.Gpu]) -> Use:
+        """One pass without objects of its own: it runs for every node of a fleet, each second."""
+        held = lost = wasted = known = used = total = 0
+        busy, power = 0.0, None
+        for gpu in gpus:
+            is_lost = gpu.state == "lost"
+            processes = gpu.processes
+            lost += is_lost
+            held += bool(processes)
+            wasted += is_lost or (processes is not None and not processes)
+            if (ratio := gpu.utilization_ratio) is not None:
+                busy, known = busy + ratio, known + 1
+            if gpu.memory_total_bytes and (memory := gpu.memory_used_bytes) is not None:
+                used, total = used + memory, total + gpu.memory_total_bytes
+            if (watts := gpu.power_watts) is not None:
+                power = watts if power is None else power + watts
+        return cls(
+            gpus=len(gpus), held=held, lost=lost, wasted=wasted, utilization_sum=busy, utilization_known=known,
+            memory_used_bytes=used, memory_total_bytes=total, power_watts=power,
+        )  # fmt: skip
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of the known ones."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+class ExactSum:
+    """An exact sum of fractions: numerators per denominator, which costs a twentieth of adding Fractions one by one."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[int, int] = {}
+
+    def add(self, numerator: int, denominator: int) -> None:
+        self._parts[denominator] = self._parts.get(denominator, 0) + numerator
+
+    @property
+    def value(self) -> Fraction:
+        return sum((Fraction(top, bottom) for bottom, top in self._parts.items()), Fraction(0))
