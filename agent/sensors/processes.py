@@ -1,5 +1,7 @@
 """Who a pid is: user, command, start, job and project, from /proc.
 
+The job is that of its cgroup, which no job can forge; only where that names none, the one in its environment.
+
 Invariant: text of other people's programs leaves this module without control characters, and a fact that could not
 be read is None. A pid is trusted only together with its start time, so a reused number is never described as its predecessor.
 """
@@ -15,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+
+from agent.sensors.process_job import PARENT, JobGroups
 
 COMMAND_LENGTH = 200
 LABEL_LENGTH = 128
@@ -57,11 +61,14 @@ def clean_text(raw: bytes | str, length: int = COMMAND_LENGTH) -> str:
 class ProcessTable:
     """Describes pids from /proc, and remembers each (pid, start time) for half a minute.
 
-    `proc_root` is where /proc is mounted; `clock` is a monotonic clock in seconds.
+    `proc_root` is where /proc is mounted; `clock` is a monotonic clock in seconds; `cgroup_parent` holds our jobs.
     """
 
-    def __init__(self, proc_root: str | Path = "/proc", *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, proc_root: str | Path = "/proc", *, clock: Callable[[], float] = time.monotonic, cgroup_parent: str = PARENT
+    ) -> None:
         self._root = str(proc_root)
+        self._groups = JobGroups(proc_root, cgroup_parent)
         self._clock = clock
         self._cache: dict[int, _Cached] = {}
         self._users: dict[int, str] = {}
@@ -96,7 +103,7 @@ class ProcessTable:
             user=self._user(pid),
             command=self._command(pid),
             started_at=self._started_at(start_ticks),
-            job=_job(environment),
+            job=self._groups.job_of(self._read(pid, "cgroup") or b"") or _job(environment),
             project=_label(environment.get(b"RACKRATE_PROJECT") or environment.get(b"SLURM_JOB_ACCOUNT")),
         )
 

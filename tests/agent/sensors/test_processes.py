@@ -15,7 +15,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def write_process(
-    root: Path, pid: int, *, command: bytes = b"python\0train.py\0", environment: bytes = b"", start: int = 100, uid: int = 0, name: bytes = b"python"
+    root: Path, pid: int, *, command: bytes = b"python\0train.py\0", environment: bytes = b"", start: int = 100, uid: int = 0, name: bytes = b"python",
+    cgroup: str = "0::/user.slice"
 ) -> None:
     """One process of a made-up /proc."""
     folder = root / str(pid)
@@ -26,6 +27,7 @@ def write_process(
     (folder / "comm").write_bytes(name + b"\n")
     (folder / "status").write_text(f"Name:\tpython\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     (folder / "environ").write_bytes(environment)
+    (folder / "cgroup").write_text(cgroup + "\n")
 
 
 def test_a_process_is_described_from_proc(tmp_path: Path) -> None:
@@ -39,6 +41,53 @@ def test_a_slurm_job_and_account_stand_in_for_ours(tmp_path: Path) -> None:
     write_process(tmp_path, 7, environment=b"SLURM_JOB_ID=4711\0SLURM_JOB_ACCOUNT=physics\0")
     facts = ProcessTable(tmp_path).describe([7])[7]
     assert (facts.job, facts.project) == ("slurm-4711", "physics")
+
+
+JOB = "0r4kzt1ab2cd"
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"0::/rackrate/job-{JOB}-1",
+        f"0::/rackrate/job-{JOB}-12/deeper/job-zzzzzzzzzzzz-1",
+        f"0::/rackrate.slice/rackrate-job-{JOB}-1.scope/job",
+        f"12:pids:/\n4:memory:/rackrate/job-{JOB}-1\n1:name=systemd:/user.slice\n0::/",
+        f"4:memory:/kubepods/pod7/rackrate/job-{JOB}-1",
+    ],
+    ids=["v2", "a group of its own below", "systemd", "v1", "in a container"],
+)
+def test_the_job_is_that_of_the_cgroup_whatever_the_environment_says(tmp_path: Path, cgroup: str) -> None:
+    write_process(tmp_path, 7, cgroup=cgroup, environment=b"RACKRATE_JOB=forged\0RACKRATE_PROJECT=vision\0")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/mountinfo").write_text(
+        "30 23 0:29 / /proc rw - proc proc rw\n35 31 0:32 /kubepods/pod7 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+    )
+    facts = ProcessTable(tmp_path).describe([7])[7]
+    assert (facts.job, facts.project) == (JOB, "vision")
+
+
+def test_the_task_of_an_array_and_another_parent_are_known_too(tmp_path: Path) -> None:
+    write_process(tmp_path, 7, cgroup=f"0::/ours.slice/ours-a.slice/ours-a-job-{JOB}_17-3.scope")
+    assert ProcessTable(tmp_path, cgroup_parent="ours-a").describe([7])[7].job == f"{JOB}_17"
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"0::/user.slice/user-1000.slice/user@1000.service/rackrate/job-{JOB}-1",
+        f"0::/user.slice/user-1000.slice/rackrate-job-{JOB}-1.scope",
+        f"0::/rackrate/shims/job-{JOB}-1",
+        f"0::/rackrate/job-{JOB}",
+        "0::/rackrate/job-../../x-1",
+        f"0::/other/job-{JOB}-1",
+        "garbage",
+        "",
+    ],
+)
+def test_a_group_that_anybody_could_make_names_no_job(tmp_path: Path, cgroup: str) -> None:
+    write_process(tmp_path, 7, cgroup=cgroup, environment=b"RACKRATE_JOB=j-1\0")
+    assert ProcessTable(tmp_path).describe([7])[7].job == "j-1"
 
 
 def test_an_environment_that_may_not_be_read_leaves_the_job_unknown(tmp_path: Path) -> None:
