@@ -25,6 +25,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Names of nodes, and everything that a cloud calls a region, zone or instance type."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 """Names of environment variables."""
+_GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 _MONEY = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _PLACE = re.compile(r"^(?P<problem>.*?)(?: - at (?:key in )?`\$\.?(?P<path>.*)`)?$", re.DOTALL)
 
@@ -140,7 +141,7 @@ ALLOWED: dict[str, str] = {
     "jobs.grace_seconds": "a number from 0 to 86400",
     "jobs.kill_wait_seconds": "a number from 1 to 3600",
     "jobs.isolation": '"auto", "systemd", "cgroup" or "none"',
-    "jobs.cgroup_parent": 'a name of letters, digits, dots, dashes and underscores, such as "rackrate"',
+    "jobs.cgroup_parent": 'a name of letters, digits, dashes and underscores, such as "rackrate"',
     "jobs.mps_control": 'the name or path of a program, such as "nvidia-cuda-mps-control"',
     "jobs.repair_limits": "true or false",
     "jobs.environment": 'a list of names of variables, such as ["PATH", "CUDA_HOME"]',
@@ -302,7 +303,7 @@ class ConfigurationFile:
         self._check_jobs(parsed.jobs)
 
     def _check_jobs(self, jobs: JobsTable) -> None:
-        if not NAME.fullmatch(jobs.cgroup_parent):
+        if not _GROUP.fullmatch(jobs.cgroup_parent):
             raise self.refuse("jobs.cgroup_parent", f"{jobs.cgroup_parent!r} is refused")
         if not jobs.mps_control or not jobs.mps_control.isprintable():
             raise self.refuse("jobs.mps_control", f"{jobs.mps_control!r} is refused")

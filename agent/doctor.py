@@ -202,7 +202,7 @@ def check_state(directory: Path) -> Finding:
     if not stat.S_ISDIR(status.st_mode) or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         remedy = "give it to them, or name another with --state-dir"
         return Finding("fail", f"{directory} is no folder that this user can write", remedy)
-    if status.st_mode & 0o077:
+    if status.st_mode & 0o066:
         text = f"{directory} is open to other users (mode {stat.S_IMODE(status.st_mode):04o})"
         return Finding("warn", text, f"chmod 700 {directory}")
     holder = state.lock_holder(directory)

@@ -164,9 +164,12 @@ def _check_owner(directory: Path) -> None:
 
 
 def _tighten(directory: Path) -> None:
-    """0700 where the directory is empty or already the agent's; a folder of somebody else's things keeps its mode."""
+    """0700 where the directory is empty or already the agent's; a folder of somebody else's things keeps its mode.
+
+    One that others may pass through, but not list, stays so: jobs of other users run below it.
+    """
     mode = stat.S_IMODE(directory.stat().st_mode)
-    if not mode & 0o077 or not os.access(directory, os.R_OK | os.X_OK):
+    if not mode & 0o066 or not os.access(directory, os.R_OK | os.X_OK):
         return
     names = os.listdir(directory)
     if not names or any(name in _OURS for name in names):
