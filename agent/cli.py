@@ -153,9 +153,11 @@ def _add_token(commands: Commands) -> None:
     example = "  rackrate-agent token add laptop"
     parser = _command(commands, "token", "add, list and revoke the tokens that clients use", example)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    example = "  rackrate-agent token add laptop > gpu-01.token"
+    example = "  rackrate-agent token add laptop > gpu-01.token\n  rackrate-agent token add ada --user ada > ada.token"
     add = _command(actions, "add", "make a further token and print it once", example, token_add)
     add.add_argument("name", help="what it is for, such as laptop")
+    does = "it may submit and change jobs of this user alone (default: of any)"
+    add.add_argument("--user", metavar="NAME", help=does)
     listing = _command(actions, "list", "list the tokens, without their secrets", "  rackrate-agent token list --json", token_list)
     does = "end a token at once; the node's own is replaced by a new one"
     revoke = _command(actions, "revoke", does, "  rackrate-agent token revoke laptop", token_revoke)
@@ -275,12 +277,13 @@ def token_add(options: argparse.Namespace) -> int:
     from agent import security, state
 
     directory = state.prepare(load_config(options).state_dir)
-    kept, token = security.add_token(directory, options.name)
+    kept, token = security.add_token(directory, options.name, options.user)
     if options.json:
-        _print_json({"id": kept.id, "name": kept.name, "created_at": kept.created_at, "token": token})
+        _print_json({"id": kept.id, "name": kept.name, "user": kept.user, "created_at": kept.created_at, "token": token})
     else:
         print(token)
-        print(f"{PROGRAM}: token {kept.id} ({kept.name}) is valid now; it cannot be shown again", file=sys.stderr)
+        whose = f", for jobs of {kept.user} alone" if kept.user else ""
+        print(f"{PROGRAM}: token {kept.id} ({kept.name}) is valid now{whose}; it cannot be shown again", file=sys.stderr)
     return 0
 
 
@@ -288,16 +291,18 @@ def token_list(options: argparse.Namespace) -> int:
     from agent import security
 
     directory = load_config(options).state_dir
-    rows = [{"id": one.id, "name": one.name, "created_at": one.created_at} for one in security.list_tokens(directory)]
+    further = security.list_tokens(directory)
+    rows = [{"id": one.id, "name": one.name, "user": one.user, "created_at": one.created_at} for one in further]
     if (directory / security.TOKEN_FILE).exists():
         own = security.token_id(security.read_token(directory))
-        rows.insert(0, {"id": own, "name": "node", "created_at": None})
+        rows.insert(0, {"id": own, "name": "node", "user": None, "created_at": None})
     if options.json:
         _print_json({"tokens": rows})
     else:
         for row in rows:
             made = f"{row['created_at']:%Y-%m-%dT%H:%M:%SZ}" if row["created_at"] else "the node's own"
-            print(f"{row['id']}  {made:20}  {row['name']}")
+            whose = f"  (jobs of {row['user']})" if row["user"] else ""
+            print(f"{row['id']}  {made:20}  {row['name']}{whose}")
     return 0
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import ipaddress
 import ssl
 from collections.abc import AsyncIterator
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -32,10 +30,11 @@ from agent.client_errors import (
     WireTooNew,
     WrongCertificate,
     broken_off,
-    os_reason,
     place,
     reason,
 )
+from agent.client_jobs import JobCalls
+from agent.client_tls import fingerprint_of, peer_certificate, pinned_context, public_context, same_fingerprint
 from agent.transport import CONNECTIONS, KEEPALIVE_SECONDS, PlainTransport
 
 __all__ = [
@@ -80,7 +79,7 @@ _version_decoder = msgspec.json.Decoder(_Version)
 _KNOWN_EVENTS = frozenset({"node", "sample", "alert", "job", "notice"})
 
 
-class AgentClient:
+class AgentClient(JobCalls):
     """One agent at `url`, which may have a path (`http://127.0.0.1:9500/nodes/a/`).
 
     `fingerprint` (`sha256:...` of the certificate) pins a TLS node: no authority is asked, the name is not checked.
@@ -157,22 +156,35 @@ class AgentClient:
     async def _get(self, path: str, decoder: msgspec.json.Decoder[T]) -> T:
         async with self._open(path, self._timeout) as response:
             body = await response.aread()
-        if response.status_code != 200:
-            raise self._refusal(response.status_code, body)
+        return self._answer(response.status_code, body, decoder)
+
+    def _answer(self, status: int, body: bytes, decoder: msgspec.json.Decoder[T], *, ours: bool = False) -> T:
+        """What came, as a struct. `ours`: a 404 is about what was asked for, not about the URL of the agent."""
+        if status != 200:
+            raise self._refusal(status, body, ours=ours)
         try:
             return _check_version(decoder.decode(body), self.url)
         except msgspec.DecodeError as error:
             raise _undecodable(body, self.url, error) from None
 
+    def _allowing(self, read: float) -> httpx.Timeout:
+        """The usual times, but `read` seconds for the answer."""
+        return httpx.Timeout(
+            self._timeout_seconds, read=max(read, self._timeout_seconds), write=max(30.0, self._timeout_seconds)
+        )
+
     @contextlib.asynccontextmanager
-    async def _open(self, path: str, timeout: httpx.Timeout) -> AsyncIterator[httpx.Response]:
+    async def _open(
+        self, path: str, timeout: httpx.Timeout, method: str = "GET", *, content: Any = None, headers: dict[str, str] = {}
+    ) -> AsyncIterator[httpx.Response]:
         if self._fault is not None:
             raise self._fault
         client = self._client or await self._own_client()
         try:
             async with client.stream(
-                "GET", self.url + path, headers=self._headers, timeout=timeout, follow_redirects=False
-            ) as response:
+                method, self.url + path, content=content, headers={**self._headers, **headers}, timeout=timeout,
+                follow_redirects=False,
+            ) as response:  # fmt: skip
                 yield response
         except httpx.HTTPError as error:
             if self._fingerprint is not None and isinstance(error, httpx.ConnectError):
@@ -195,7 +207,7 @@ class AgentClient:
 
     async def _tls_context(self) -> ssl.SSLContext:
         if self._fingerprint is None:
-            return _public_context()
+            return public_context()
         parts = urlsplit(self.url)
         certificate = await peer_certificate(parts.hostname or "", parts.port or 443, self._timeout_seconds)
         found = fingerprint_of(certificate)
@@ -204,21 +216,21 @@ class AgentClient:
                 f"the certificate of {self.url} is {found}, but {self._fingerprint} is configured; if the node's certificate"
                 " was replaced, put the new fingerprint in config.toml, else somebody may be in between"
             )
-        return _pinned_context(certificate)
+        return pinned_context(certificate)
 
     async def _pin_again(self) -> None:
         """After a failed connection: tells a replaced certificate from a node that is away."""
         await self.aclose()
         await self._tls_context()
 
-    def _refusal(self, status: int, body: bytes) -> ClientError:
+    def _refusal(self, status: int, body: bytes, *, ours: bool = False) -> ClientError:
         text = _problem_text(body)
         if status == 401:
             where = f"the token file {self._token_file}" if self._token_file else "the node's token_file in config.toml"
             return Unauthorized(
                 f"{self.url} does not take the token; check {where} against the file `token` in the agent's state directory"
             )
-        if text is None or status == 404:
+        if text is None or (status == 404 and not ours):
             return NotAnAgent(self._not_an_agent(f"HTTP {status}"))
         return AgentRefused(status, text, self.url)
 
@@ -319,44 +331,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.rstrip(".").lower() == "localhost"
-
-
-@cache
-def _public_context() -> ssl.SSLContext:
-    return ssl.create_default_context()
-
-
-def _pinned_context(certificate: bytes) -> ssl.SSLContext:
-    """Trusts this certificate alone. Names are not checked: the fingerprint says more than a name."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=certificate)
-    return context
-
-
-async def peer_certificate(host: str, port: int, timeout_seconds: float = 5) -> bytes:
-    """The certificate that a TLS server shows, as DER; nothing is sent to it. Raises Unreachable."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            _, writer = await asyncio.open_connection(host, port, ssl=context)
-    except (OSError, TimeoutError) as error:
-        raise Unreachable(f"{host} port {port} is not reachable: {os_reason(error)}") from None
-    shown: Any = writer.get_extra_info("ssl_object")
-    certificate = shown.getpeercert(binary_form=True)
-    writer.transport.abort()
-    return bytes(certificate)
-
-
-def fingerprint_of(certificate: bytes) -> str:
-    """`sha256:` and 64 hexadecimal digits of a DER certificate."""
-    return "sha256:" + hashlib.sha256(certificate).hexdigest()
-
-
-def same_fingerprint(one: str, other: str) -> bool:
-    """Whether two fingerprints name one certificate; colons between the digits, case and the prefix do not matter."""
-    first, second = (text.lower().removeprefix("sha256:").replace(":", "") for text in (one, other))
-    return first == second

@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics_exposition
 
 from agent import wire
+from agent.metrics_jobs import job_families
 from agent.runtime import NodeAgent
 
 TEXT_TYPE = "text/plain; version=0.0.4"
@@ -96,6 +97,7 @@ def _all_families(agent: NodeAgent) -> Iterator[Metric]:
     yield from _agent_families(agent, node)
     yield from _inventory_families(agent.info, node)
     yield from _alert_families(agent, node)
+    yield from job_families(agent, node, _label)
     if agent.sample is None:
         return
     yield from _sensor_families(agent.sample, node)

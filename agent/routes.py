@@ -1,6 +1,7 @@
 """What the agent answers under each path, and the OpenAPI document of it, made from the wire's own structs.
 
-Invariant: every handler only reads; each answer is a struct of `agent.wire`, and every error is a `wire.Problem`.
+Invariant: every handler of this file only reads; each answer is a struct of `agent.wire`, and every error is a
+`wire.Problem`. What changes something is in `agent.routes_jobs`.
 Litestar carries it: its schema states our structs exactly (decimals as strings, tags of events), a request costs some
 40 us, and it adds 11 MB to uvicorn's 25 MB, which leaves the agent inside its 60 MB.
 """
@@ -8,12 +9,13 @@ Litestar carries it: its schema states our structs exactly (decimals as strings,
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Litestar, MediaType, Request, Response, get
+from litestar import Litestar, MediaType, Request, Response, get, route
 from litestar.datastructures import ResponseHeader
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi import ResponseSpec
@@ -22,14 +24,11 @@ from litestar.openapi.spec import Components, SecurityScheme
 from litestar.params import Parameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from agent import metrics, wire
+from agent import metrics, routes_jobs, wire
+from agent.asked import FRAMEWORK_SCHEMA, NO_STORE, agent_of
+from agent.errors import AgentFault, IsolationFault, JobFault, MpsFault
 from agent.runtime import METER_REPORT, NodeAgent, Subscription
 
-AGENT = "rackrate.agent"
-"""Key of the scope under which the gate puts the node that is asked."""
-FRAMEWORK_SCHEMA = "/.schema"
-"""Where the framework puts pages of its own, which the gate does not serve."""
-NO_STORE = "no-store"
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
 STALE_SECONDS = 10.0
@@ -39,11 +38,8 @@ LONGEST_HISTORY_SECONDS = 7 * 86_400
 MOST_ROWS = 10_000
 MOST_LISTENERS = 256
 """Open streams of one node."""
-RANGES = {
-    "after": f"0 to {LARGEST}",
-    "limit": f"1 to {MOST_ROWS}",
-    "seconds": f"1 to {LONGEST_HISTORY_SECONDS}",
-}
+USAGE_RANGES = {"after": f"a whole number from 0 to {LARGEST}", "limit": f"a whole number from 1 to {MOST_ROWS}"}
+HISTORY_RANGES = {"seconds": f"a whole number from 1 to {LONGEST_HISTORY_SECONDS}"}
 
 
 class Health(wire.Message, kw_only=True):
@@ -85,11 +81,6 @@ def health(agent: NodeAgent) -> Health:
         sample_age_seconds=None if age is None else round(age, 3),
         problems=tuple(problems),
     )
-
-
-def agent_of(request: Request[Any, Any, Any]) -> NodeAgent:
-    agent: NodeAgent = request.scope[AGENT]  # type: ignore[typeddict-item]
-    return agent
 
 
 PROBLEMS = {
@@ -140,7 +131,7 @@ async def stream(request: Request[Any, Any, Any]) -> ASGIApp:
     return EventStream(agent_of(request), sse=SSE in request.headers.get("accept", ""))
 
 
-@get("/v1/history", summary="Past readings for plots", responses={**PROBLEMS, **BAD_VALUE})
+@get("/v1/history", summary="Past readings for plots", responses={**PROBLEMS, **BAD_VALUE}, opt={"ranges": HISTORY_RANGES})
 async def history(
     request: Request[Any, Any, Any],
     seconds: Annotated[int, Parameter(ge=1, le=LONGEST_HISTORY_SECONDS, description="How far back.")] = 60,
@@ -148,7 +139,12 @@ async def history(
     return agent_of(request).history_of(seconds)
 
 
-@get("/v1/usage", summary="Usage rows after a sequence, in order", responses={**PROBLEMS, **BAD_VALUE})
+@get(
+    "/v1/usage",
+    summary="Usage rows after a sequence, in order",
+    responses={**PROBLEMS, **BAD_VALUE},
+    opt={"ranges": USAGE_RANGES},
+)
 async def usage(
     request: Request[Any, Any, Any],
     after: Annotated[int, Parameter(ge=0, le=LARGEST, description="The last sequence that is known.")] = 0,
@@ -219,13 +215,17 @@ def _as_sse(lines: bytes) -> bytes:
     return b"".join(b"data: " + line + b"\n\n" for line in lines.split(b"\n") if line)
 
 
+DESCRIBED: list[Any] = [
+    Health, wire.Problem, wire.NodeInfo, wire.Sample, wire.History, wire.UsagePage, wire.AlertList, wire.Event,
+    wire.JobList, wire.JobPlan, wire.LogPage, wire.Uploaded, wire.MpsState,
+]  # fmt: skip
+
+
 def describe(app: Litestar) -> dict[str, Any]:
     """The OpenAPI document, with the docstrings of the structs as descriptions."""
     document = app.openapi_schema.to_schema()
-    _, described = msgspec.json.schema_components(
-        [Health, wire.Problem, wire.NodeInfo, wire.Sample, wire.History, wire.UsagePage, wire.AlertList, wire.Event],
-        ref_template="#/components/schemas/{name}",
-    )
+    routes_jobs.describe_bodies(document)
+    _, described = msgspec.json.schema_components(DESCRIBED, ref_template="#/components/schemas/{name}")
     for name, component in document["components"]["schemas"].items():
         if text := described.get(name, {}).get("description"):
             component.setdefault("description", text)
@@ -240,6 +240,8 @@ def problem(status: int, text: str) -> Response[Any]:
 def _refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
     response = problem(error.status_code, _sentence(request, error))
     response.headers.update(error.headers or {})
+    if error.status_code == 405:
+        response.headers["allow"] = ", ".join(methods_at(request))
     return response
 
 
@@ -247,12 +249,36 @@ def _sentence(request: Request[Any, Any, Any], error: HTTPException) -> str:
     path = request.scope["root_path"] + request.scope["path"]
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         wrong = [str(one.get("key")) for one in error.extra if isinstance(one, dict)]
-        return "; ".join(f"{name} has to be a whole number from {RANGES[name]}" for name in wrong if name in RANGES) or error.detail
+        ranges = request.route_handler.opt.get("ranges", {})
+        return "; ".join(f"{name} has to be {ranges[name]}" for name in wrong if name in ranges) or error.detail
     if error.status_code == 404:
         return f"there is nothing at {path}; /schema lists what there is"
     if error.status_code == 405:
-        return f"{request.method} is not answered at {path}; only GET is"
+        methods = [one for one in methods_at(request) if one != "OPTIONS"]
+        return f"{request.method} is not answered at {path}; only {' and '.join(methods)} {'are' if len(methods) > 1 else 'is'}"
     return error.detail
+
+
+def methods_at(request: Request[Any, Any, Any]) -> list[str]:
+    """What is answered at the request's path. (The framework tells only of the first handler of a path.)"""
+    path = request.scope["path"].rstrip("/") or "/"
+    for one in request.app.routes:
+        if re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", one.path_format), path):
+            return sorted(one.methods)
+    return []
+
+
+@route(
+    ["/v1/jobs", "/v1/jobs/{id:str}", "/v1/mps/{gpu:str}"], http_method=["OPTIONS"], include_in_schema=False, status_code=204
+)
+async def options(request: Request[Any, Any, Any]) -> Response[None]:
+    return Response(None, status_code=204, headers={"allow": ", ".join(methods_at(request))})
+
+
+def _faulty(request: Request[Any, Any, Any], error: AgentFault) -> Response[Any]:
+    """A fault of the agent's own tree is a sentence already."""
+    status = error.status if isinstance(error, JobFault) else 409 if isinstance(error, (MpsFault, IsolationFault)) else 500
+    return problem(status, str(error))
 
 
 def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
@@ -263,8 +289,20 @@ def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 def create_routes() -> Litestar:
     """The framework's part: routing, parameters, encoding. Who may ask was settled before (`agent.server`)."""
     return Litestar(
-        route_handlers=[healthz, node, sample, stream, history, usage, alerts, prometheus, schema],
-        exception_handlers={HTTPException: _refused, Exception: _broken},
+        route_handlers=[
+            healthz,
+            node,
+            sample,
+            stream,
+            history,
+            usage,
+            alerts,
+            prometheus,
+            schema,
+            options,
+            *routes_jobs.HANDLERS,
+        ],  # fmt: skip
+        exception_handlers={HTTPException: _refused, AgentFault: _faulty, Exception: _broken},
         response_headers=[ResponseHeader(name="cache-control", value=NO_STORE, documentation_only=False)],
         openapi_config=OpenAPIConfig(
             title="Rackrate agent",

@@ -19,11 +19,12 @@ import msgspec
 
 from agent import wire
 from agent.errors import AgentFault
-from agent.security import token_matches
+from agent.security import OWNER, token_matches
 
 if TYPE_CHECKING:
     from agent.alerts import AlertEngine
     from agent.history import HistoryRing
+    from agent.jobs.actor import Actor
     from agent.jobs.manager import JobManager
     from agent.meter import Meter
 
@@ -120,8 +121,8 @@ class NodeAgent:
         self.info = info
         self.sample: wire.Sample | None = None
         self.token = token
-        self.token_check: Callable[[str], bool] | None = None
-        """Tells of a presented token whether it is valid, where there are more than `token`, or it may change."""
+        self.token_check: Callable[[str], Actor | None] | None = None
+        """Tells whom a presented token stands for, where there are more than `token`, or it may change."""
         self.meter_error: str | None = None
         """Why usage cannot be written now; None while it can."""
         self.jobs: JobManager | None = None
@@ -135,13 +136,15 @@ class NodeAgent:
         self._node_line = wire.encode_event(wire.NodeEvent(node=info))
         self._sample_body: bytes | None = None
 
-    def accepts(self, presented: str | None) -> bool:
-        """Whether a request with this bearer token may read this node."""
+    def holder_of(self, presented: str | None) -> Actor | None:
+        """Whom a request with this bearer token comes from; None: it may not be answered."""
         if self.token is None:
-            return True
+            return OWNER
         if presented is None:
-            return False
-        return token_matches(presented, self.token) if self.token_check is None else self.token_check(presented)
+            return None
+        if self.token_check is not None:
+            return self.token_check(presented)
+        return OWNER if token_matches(presented, self.token) else None
 
     @property
     def listeners(self) -> int:

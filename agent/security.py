@@ -23,19 +23,38 @@ import msgspec
 
 from agent.certificate import fingerprint, make_certificate
 from agent.errors import ConfigurationError, ListenRefused, StateDirectoryError
+from agent.jobs.actor import Actor
 from agent.private_files import create_once, read_private, write_private
 from agent.state import worded
 
 __all__ = [
-    "StoredToken", "Tokens", "add_token", "allowed_host", "check_listen", "ensure_token", "fingerprint", "is_loopback",
-    "list_tokens", "make_certificate", "new_token", "read_token", "replace_token", "revoke_any", "revoke_token",
-    "token_id", "token_matches",
+    "OWNER",
+    "StoredToken",
+    "Tokens",
+    "add_token",
+    "allowed_host",
+    "check_listen",
+    "ensure_token",
+    "fingerprint",
+    "is_loopback",
+    "list_tokens",
+    "make_certificate",
+    "new_token",
+    "read_token",
+    "replace_token",
+    "revoke_any",
+    "revoke_token",
+    "token_id",
+    "token_matches",
 ]
 
 TOKEN_FILE = "token"
 TOKENS_FILE = "tokens.json"
 OWN_NAME = "node"
 """What `token list` calls the node's own token; no further one may have this name."""
+OWNER = Actor(OWN_NAME)
+"""Whoever has the node's own token."""
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 _TOKEN = re.compile(r"rr_([0-9a-f]{8})_[0-9a-f]{64}")
 
 
@@ -47,6 +66,8 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     """Hexadecimal SHA-256 of the whole token."""
     created_at: datetime
+    user: str | None = None
+    """Whose jobs it may submit and change; None: it may name any user."""
 
 
 class _TokenList(msgspec.Struct, frozen=True):
@@ -62,24 +83,29 @@ class Tokens:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self._seen: tuple[object, object] | None = None
-        self._digests: tuple[bytes, ...] = ()
+        self._holders: tuple[tuple[bytes, Actor], ...] = ()
 
-    def match(self, presented: str) -> bool:
-        """Whether `presented` is the node's own token or a further one. A file that cannot be trusted matches nothing."""
+    def match(self, presented: str) -> Actor | None:
+        """Whom `presented` stands for: the node's own token or a further one; None: it is not valid.
+
+        A file that cannot be trusted matches nothing.
+        """
         self._refresh()
         digest = _digest(presented)
-        return any([hmac.compare_digest(digest, known) for known in self._digests])  # a list: no early end
+        found = [holder for known, holder in self._holders if hmac.compare_digest(digest, known)]  # all: no early end
+        return found[0] if found else None
 
     def _refresh(self) -> None:
         now = (_stamp(self._state_dir / TOKEN_FILE), _stamp(self._state_dir / TOKENS_FILE))
         if now != self._seen:
-            self._digests = self._read()
+            self._holders = self._read()
             self._seen = now
 
-    def _read(self) -> tuple[bytes, ...]:
+    def _read(self) -> tuple[tuple[bytes, Actor], ...]:
         try:
-            own = (_digest(read_token(self._state_dir)),)
-            return own + tuple(bytes.fromhex(token.sha256) for token in list_tokens(self._state_dir))
+            own = (_digest(read_token(self._state_dir)), OWNER)
+            further = list_tokens(self._state_dir)
+            return own, *((bytes.fromhex(one.sha256), Actor(one.name, one.user)) for one in further)
         except (StateDirectoryError, ValueError):
             return ()
 
@@ -139,14 +165,19 @@ def list_tokens(state_dir: Path) -> tuple[StoredToken, ...]:
         raise StateDirectoryError(f"the token list {path} is damaged; remove it and add the tokens again") from None
 
 
-def add_token(state_dir: Path, name: str) -> tuple[StoredToken, str]:
-    """A further token for one client: what is kept, and the token itself, which is never shown again."""
+def add_token(state_dir: Path, name: str, user: str | None = None) -> tuple[StoredToken, str]:
+    """A further token for one client: what is kept, and the token itself, which is never shown again.
+
+    `user`: whoever has it may submit, signal and cancel jobs of this user alone.
+    """
     if not 1 <= len(name) <= 64 or not name.isprintable() or name == OWN_NAME:
         raise ConfigurationError(
             f"{name!r} cannot name a token; allowed are 1 to 64 printable characters other than {OWN_NAME!r}"
         )
+    if user is not None and not _USER.fullmatch(user):
+        raise ConfigurationError(f"{user!r} is no name of a user; it is letters, digits, `_`, `.` and `-`, 32 at most")
     token = new_token()
-    kept = StoredToken(id=token[3:11], name=name, sha256=_digest(token).hex(), created_at=_now())
+    kept = StoredToken(id=token[3:11], name=name, sha256=_digest(token).hex(), created_at=_now(), user=user)
     with _changing(state_dir):
         _write_tokens(state_dir, (*list_tokens(state_dir), kept))
     return kept, token

@@ -1,7 +1,8 @@
 """The agent's HTTP: who may ask, which node is meant, and then the routes.
 
 Invariant: nothing but `/healthz` is answered without the node's token, and nothing at all to a browser's page (an
-Origin header, or a Host that is not this agent's): every request passes one gate, whatever its method and path.
+Origin header, or a Host that is not this agent's): every request passes one gate, whatever its method and path, and
+the routes learn from the gate alone whom a request comes from.
 Wrong tokens are counted a peer (none at all is no guess); a right one always passes, so that nobody can lock others out (a token has 256
 random bits: it is not guessed, the limit only keeps the guessing cheap for us).
 """
@@ -17,9 +18,11 @@ import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from agent import wire
-from agent.routes import AGENT, FRAMEWORK_SCHEMA, NO_STORE, create_routes
+from agent.asked import ACTOR, AGENT, FRAMEWORK_SCHEMA, NO_STORE
+from agent.jobs.actor import Actor
+from agent.routes import create_routes
 from agent.runtime import NodeAgent
-from agent.security import allowed_host
+from agent.security import OWNER, allowed_host
 
 FAILURES_A_MINUTE = 5
 _MOST_PEERS = 1024
@@ -97,21 +100,25 @@ class _Gate:
         headers = dict(scope["headers"])
         self._check_origin(headers)
         if self._one is not None:
-            self._check_token(scope, headers, self._one, scope["path"])
-            return await self._serve(scope, receive, send, self._one, scope["path"], "")
+            asker = self._check_token(scope, headers, self._one, scope["path"])
+            return await self._serve(scope, receive, send, self._one, scope["path"], "", asker)
         name, path = _split(scope["path"])
         if name is None:
             return await self._serve_fleet(scope, send, headers)
         agent = self._many.get(name)
         if agent is None:
             raise _Refusal(404, f"there is no node {name!r} here; / lists them")
-        self._check_token(scope, headers, agent, path)
-        await self._serve(scope, receive, send, agent, path, _PREFIX + name)
+        asker = self._check_token(scope, headers, agent, path)
+        await self._serve(scope, receive, send, agent, path, _PREFIX + name, asker)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, agent: NodeAgent, path: str, prefix: str) -> None:
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, agent: NodeAgent, path: str, prefix: str, asker: Actor | None
+    ) -> None:
         if path.startswith(FRAMEWORK_SCHEMA):
             raise _Refusal(404, f"there is nothing at {path}; /schema lists what there is")
-        inner: Scope = {**scope, AGENT: agent, "path": path, "raw_path": path.encode(), "root_path": prefix}  # type: ignore
+        inner: Scope = {  # type: ignore
+            **scope, AGENT: agent, ACTOR: asker, "path": path, "raw_path": path.encode(), "root_path": prefix
+        }  # fmt: skip
         await self._routes(inner, receive, send)
 
     async def _serve_fleet(self, scope: Scope, send: Send, headers: Mapping[bytes, bytes]) -> None:
@@ -134,26 +141,28 @@ class _Gate:
                 403, f"the Host header {host!r} does not name this agent; add the name to allowed_hosts in agent.toml"
             )
 
-    def _check_token(self, scope: Scope, headers: Mapping[bytes, bytes], agent: NodeAgent | None, path: str) -> None:
+    def _check_token(self, scope: Scope, headers: Mapping[bytes, bytes], agent: NodeAgent | None, path: str) -> Actor | None:
+        """Whom the request comes from; None only where nobody needs to be known."""
         if path == "/healthz":
-            return
+            return None
         scheme, _, presented = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         given = presented.strip() if scheme.lower() == "bearer" else None
-        if self._accepts(agent, given):
-            return
+        client = scope.get("client")
+        if (holder := self._holder(agent, given)) is not None:
+            return holder._replace(peer=client[0] if client else None)
         where = "it is in the file `token` of the agent's state directory"
         if not given:
             raise _Refusal(401, f"a token is needed: send it as `Authorization: Bearer TOKEN`; {where}", _BEARER)
-        client = scope.get("client")
         if wait := self._failures.count(client[0] if client else "unix"):
             raise _Refusal(429, f"too many wrong tokens; wait {wait} s", (b"retry-after", str(wait).encode()))
         raise _Refusal(401, f"the token is wrong; {where}", _BEARER)
 
-    def _accepts(self, agent: NodeAgent | None, given: str | None) -> bool:
+    def _holder(self, agent: NodeAgent | None, given: str | None) -> Actor | None:
         if agent is not None:
-            return agent.accepts(given)
+            return agent.holder_of(given)
         distinct = {one.token: one for one in self._many.values()}
-        return not distinct or any([one.accepts(given) for one in distinct.values()])
+        found = [one.holder_of(given) for one in distinct.values()] if distinct else [OWNER]
+        return next((holder for holder in found if holder is not None), None)
 
 
 _BEARER = (b"www-authenticate", b'Bearer realm="rackrate"')

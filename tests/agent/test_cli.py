@@ -20,6 +20,7 @@ from agent import cli, config, security, state
 from agent.client import AgentClient, Unauthorized
 from agent.config import AgentConfig
 from agent.errors import ListenRefused
+from agent.jobs.actor import Actor
 from tests.support.imds import metadata_service
 
 ROOT = Path(__file__).parents[2]
@@ -283,9 +284,20 @@ def test_tokens_as_json_have_the_same_keys(said: Said, home: Path) -> None:
     security.ensure_token(state.prepare(home / "agent"))
     added = json.loads(said("token", "add", "laptop", "--json")[1])
     listed = json.loads(said("token", "list", "--json")[1])["tokens"]
-    assert [one["name"] for one in listed] == ["node", "laptop"]
-    assert {key: added[key] for key in ("id", "name", "created_at")} == listed[1]
+    assert [(one["name"], one["user"]) for one in listed] == [("node", None), ("laptop", None)]
+    assert {key: added[key] for key in ("id", "name", "user", "created_at")} == listed[1]
     assert json.loads(said("token", "revoke", "laptop", "--json")[1]) == {"revoked": {"id": added["id"], "name": "laptop"}}
+
+
+def test_a_token_may_belong_to_a_user(said: Said, home: Path) -> None:
+    code, token, err = said("token", "add", "laptop", "--user", "ada")
+    assert code == 0 and "jobs of ada alone" in err
+    assert security.Tokens(home / "agent").match(token.strip()) is None  # the node's own is not made yet
+    security.ensure_token(home / "agent")
+    assert security.Tokens(home / "agent").match(token.strip()) == Actor("laptop", "ada")
+    assert "jobs of ada" in said("token", "list")[1]
+    code, out, err = said("token", "add", "x", "--user", "../root")
+    assert (code, out) == (2, "") and "'../root' is no name of a user" in err
 
 
 def test_a_token_that_is_not_there_cannot_be_revoked(said: Said, home: Path) -> None:

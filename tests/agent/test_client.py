@@ -31,6 +31,7 @@ from agent.client import (
     peer_certificate,
     same_fingerprint,
 )
+from agent.client_tls import pinned_context
 from tests.support.agents import TOKEN, FakeAlerts, FakeMeter, alert, node_agent, sample, serving
 
 
@@ -322,7 +323,7 @@ async def test_a_certificate_that_is_replaced_later_is_noticed(tmp_path: Path, m
         certificate = await peer_certificate("127.0.0.1", int(url.rsplit(":", 1)[1]))
     async with serving(node_agent(), certificate=second[0], key=second[1]) as url:
         client = AgentClient(url, TOKEN, fingerprint=fingerprint_of(certificate))
-        context = client_module._pinned_context(certificate)
+        context = pinned_context(certificate)
         client._client = httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(verify=context), trust_env=False)
         with pytest.raises(WrongCertificate):
             await client.node()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -14,7 +15,9 @@ from agent import wire
 from agent.errors import StateFull
 from agent.metrics import render
 from agent.runtime import NodeAgent
+from agent.security import OWNER
 from tests.support.agents import START, FakeAlerts, FakeMeter, alert, gpu, node_agent, sample
+from tests.support.job_service import JobService
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -56,7 +59,36 @@ def busy_agent() -> NodeAgent:
             ),
         )
     )
+    agent.jobs = busy_service()
     return agent
+
+
+def busy_service() -> JobService:
+    jobs = JobService(usd_per_hour=Decimal("2.5"))
+    for name in ("fine-tune", 'x"\n', "waits", "over"):
+        id = jobs.submit(wire.JobSpec(command=("train",), name=name, user="ada", gpus=2), OWNER).id
+    jobs.end(id, left_behind=("the cgroup is still there",))
+    jobs.taken = "waits for 2 GPUs"
+    jobs.submit(wire.JobSpec(command=("train",)), OWNER)
+    first = next(iter(jobs.kept))
+    jobs.change(first, usage=wire.JobUsage(memory_peak_bytes=7_000, memory_limit_bytes=9_000))
+    return jobs
+
+
+def test_jobs_are_counted_by_state_and_running_ones_described() -> None:
+    series = series_of(busy_agent())
+    assert value(series, "rackrate_jobs", node="n1", state="running") == 3
+    assert value(series, "rackrate_jobs", state="queued") == 1 and value(series, "rackrate_jobs", state="ended") == 1
+    assert value(series, "rackrate_jobs", state="stopping") == 0
+    assert value(series, "rackrate_jobs_left_behind", node="n1") == 1
+    first = {"rackrate_job": "100000000001"}
+    described = {"name": "fine-tune", "user": "ada", "state": "running", **first}
+    assert [value for (one, have), value in series.items() if one == "rackrate_job_info" and described.items() <= dict(have).items()] == [1]
+    assert value(series, "rackrate_job_gpus", **first) == 2 and value(series, "rackrate_job_cost_usd", **first) == 1.25
+    assert value(series, "rackrate_job_memory_peak_bytes", **first) == 7_000
+    assert value(series, "rackrate_job_memory_peak_bytes", rackrate_job="100000000002") is None
+    assert value(series, "rackrate_job_gpus", rackrate_job="100000000004") is None, "it is over"
+    assert not [name for name, _ in series_of(node_agent()) if name.startswith("rackrate_job")]
 
 
 def series_of(agent: NodeAgent) -> Series:

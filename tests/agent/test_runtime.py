@@ -10,7 +10,9 @@ import pytest
 
 from agent import wire
 from agent.errors import StateFull
+from agent.jobs.actor import Actor
 from agent.runtime import KEPT_SAMPLES, Subscription
+from agent.security import OWNER
 from tests.support.agents import TOKEN, FakeAlerts, FakeMeter, alert, node_agent, sample
 
 
@@ -173,7 +175,8 @@ def test_a_node_that_meters_nothing_has_an_empty_page() -> None:
 
 def test_a_token_is_asked_for_unless_there_is_none() -> None:
     agent = node_agent()
-    assert agent.accepts(TOKEN) and not agent.accepts(TOKEN[:-1]) and not agent.accepts(None)
-    assert node_agent(token=None).accepts(None)
-    agent.token_check = {"other"}.__contains__
-    assert agent.accepts("other") and not agent.accepts(TOKEN)
+    assert agent.holder_of(TOKEN) == OWNER and agent.holder_of(TOKEN[:-1]) is None and agent.holder_of(None) is None
+    assert node_agent(token=None).holder_of(None) == OWNER
+    ada = Actor("laptop", "ada")
+    agent.token_check = {"other": ada}.get
+    assert agent.holder_of("other") == ada and agent.holder_of(TOKEN) is None

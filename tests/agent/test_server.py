@@ -21,6 +21,10 @@ from tests.support.agents import TOKEN, FakeAlerts, FakeMeter, alert, gpu, node_
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 ROUTES = ("/healthz", "/v1/node", "/v1/sample", "/v1/stream", "/v1/history", "/v1/usage", "/v1/alerts", "/metrics", "/schema")
+JOB_ROUTES = (
+    "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/signal", "/v1/jobs/{id}/start", "/v1/jobs/{id}/log", "/v1/uploads/{sha256}",
+    "/v1/mps/{gpu}",
+)  # fmt: skip
 
 
 @contextlib.asynccontextmanager
@@ -88,6 +92,7 @@ async def test_usage_is_paged() -> None:
     [
         "/v1/usage?limit=0", "/v1/usage?limit=10001", "/v1/usage?limit=many", "/v1/usage?after=-1", "/v1/usage?after=1.5",
         "/v1/usage?after=99999999999999999999", "/v1/history?seconds=0", "/v1/history?seconds=", "/v1/history?seconds=1e999",
+        "/v1/jobs?ended=-1", "/v1/jobs?ended=all", "/v1/jobs/00000000000a/log?offset=-1", "/v1/jobs/00000000000a/log?limit=0",
     ],
 )  # fmt: skip
 async def test_a_bad_value_is_named_with_what_is_allowed(query: str) -> None:
@@ -242,7 +247,7 @@ async def test_the_schema_describes_every_route_and_the_wires_structs() -> None:
     async with serving(node_agent()) as url, client_of(url) as client:
         schema = (await client.get("/schema")).json()
     assert schema["openapi"].startswith("3.1")
-    assert sorted(schema["paths"]) == sorted(ROUTES)
+    assert sorted(schema["paths"]) == sorted(ROUTES + JOB_ROUTES)
     structs = schema["components"]["schemas"]
     assert {"NodeInfo", "Sample", "UsagePage", "UsageRow", "AlertList", "History", "Problem", "SampleEvent"} <= set(structs)
     assert structs["UsageRow"]["properties"]["share"]["type"] == "string"
