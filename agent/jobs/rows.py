@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 
@@ -32,8 +31,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     actor: str | None = None
     """Name of the token that submitted it."""
     submitted_at: datetime
+    begun_at: datetime | None = None
+    """When the newest attempt was decided on: state `starting`."""
     started_at: datetime | None = None
-    """Of the newest attempt: its first instruction."""
+    """Its first instruction; None until then."""
     ended_at: datetime | None = None
     not_before: datetime | None = None
     attempt: int = 0
