@@ -83,12 +83,22 @@ def resolve(
     those are asked. It blocks its thread: call it in one of its own, and use `configured` until it answers.
     """
     known = configured(config)
-    if not config.metadata or environ.get("RACKRATE_METADATA", "").lower() in ("off", "0", "false", "no"):
+    if not config.metadata or metadata_off(environ):
         return known
     hint = machine_hint(root)
     asked = _endpoints(known, hint, endpoints if endpoints is not None else _overridden(environ))
     answers = ask_all(asked, timeout_seconds) if asked else {}
     return _merged(known, answers, hint)
+
+
+def metadata_off(environ: Mapping[str, str]) -> bool:
+    """Whether RACKRATE_METADATA says that no metadata service is to be asked."""
+    return environ.get("RACKRATE_METADATA", "").lower() in ("off", "0", "false", "no")
+
+
+def metadata_urls(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Cloud -> base URL: those in the environment and no others, or else the real ones."""
+    return _overridden(environ) or dict.fromkeys(CLOUDS, _ENDPOINT)
 
 
 def machine_hint(root: Path = Path("/")) -> str | None:

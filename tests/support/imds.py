@@ -2,13 +2,17 @@
 
 Invariant: as on a real machine, one service answers as one cloud; the paths of the others are 404. Status codes and
 headers of the EC2 part follow amazon-ec2-metadata-mock, those of GCP and Azure their public documentation.
+
+`values`, `faults`, `tokens` and `events` may be changed while it runs; a question that waits for a change sees it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,6 +35,8 @@ GCP: dict[str, str] = {
     "instance/id": "1234567890123456789",
     "instance/machine-type": "projects/123456789012/machineTypes/a2-highgpu-8g",
     "instance/zone": "projects/123456789012/zones/us-central1-a",
+    "instance/preempted": "FALSE",
+    "instance/maintenance-event": "NONE",
 }
 AZURE: dict[str, Any] = {
     "vmSize": "Standard_ND96asr_v4",
@@ -38,6 +44,7 @@ AZURE: dict[str, Any] = {
     "zone": "1",
     "priority": "Spot",
     "vmId": "02aab8a4-74ef-476e-8182-f6d2ba4166a6",
+    "name": "node-1",
 }
 _VALUES: dict[str, dict[str, Any]] = {"ec2": EC2, "gcp": GCP, "azure": AZURE}
 
@@ -55,6 +62,10 @@ class MetadataService(ThreadingHTTPServer):
         self.faults = dict(faults)
         self.tokens: set[str] = set()
         self.requests: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        """Azure's scheduled events; `incarnation` is set by hand."""
+        self.incarnation = 1
+        self.approved: list[str] = []
         self.released = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -97,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = {"ec2": self._ec2, "gcp": self._gcp, "azure": self._azure}.get(self.server.cloud or "", self._nothing)
             answer(url.path, {key: value[0] for key, value in parse_qs(url.query).items()})
 
-    do_PUT = do_GET
+    do_PUT = do_POST = do_GET
 
     def _fault(self, path: str) -> bool:
         for beginning, fault in self.server.faults.items():
@@ -150,15 +161,37 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reply(404)
         if self.headers.get("Metadata-Flavor") != "Google" or self.headers.get("X-Forwarded-For"):
             return self._reply(403)
-        self._value(path.removeprefix("/computeMetadata/v1/"), Metadata_Flavor="Google")
+        key = path.removeprefix("/computeMetadata/v1/")
+        if query.get("wait_for_change") == "true":
+            self._wait_for_change(key, query)
+        self._value(key, Metadata_Flavor="Google", ETag=_etag(self.server.values.get(key)))
+
+    def _wait_for_change(self, key: str, query: Mapping[str, str]) -> None:
+        end = time.monotonic() + float(query.get("timeout_sec", 3600))
+        seen = query.get("last_etag") or _etag(self.server.values.get(key))
+        while _etag(self.server.values.get(key)) == seen and time.monotonic() < end and not self.server.released.wait(0.01):
+            pass
 
     def _azure(self, path: str, query: Mapping[str, str]) -> None:
-        if path != "/metadata/instance":
-            return self._reply(404)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.headers.get("Metadata", "").lower() != "true" or "api-version" not in query:
             return self._reply(400, '{"error": "Bad request. Required metadata header not specified"}')
-        self._reply(200, json.dumps({"compute": self.server.values}), Content_Type="application/json")
+        if path == "/metadata/instance":
+            return self._reply(200, json.dumps({"compute": self.server.values}), Content_Type="application/json")
+        if path == "/metadata/instance/compute/name":
+            return self._reply(200, self.server.values["name"]) if "name" in self.server.values else self._reply(404)
+        if path != "/metadata/scheduledevents":
+            return self._reply(404)
+        if self.command == "POST":
+            self.server.approved += [one["EventId"] for one in json.loads(body)["StartRequests"]]
+            return self._reply(200)
+        document = {"DocumentIncarnation": self.server.incarnation, "Events": self.server.events}
+        self._reply(200, json.dumps(document), Content_Type="application/json")
 
     def _value(self, key: str, **headers: str) -> None:
         value = self.server.values.get(key)
         self._reply(404, **headers) if value is None else self._reply(200, value, **headers)
+
+
+def _etag(value: object) -> str:
+    return hashlib.sha256(str(value).encode()).hexdigest()[:16]

@@ -1,0 +1,85 @@
+"""GCP: preemption and host maintenance, from the metadata server.
+
+Invariant: the first question is answered at once, each further one when the value changes or after POLL_SECONDS; only
+an answer with `Metadata-Flavor: Google` counts. A preempted node ends 30 s after the value turns TRUE.
+"""
+
+from __future__ import annotations
+
+from agent.interruption.notices import Finding, Source
+from agent.interruption.service import Answer, Service, Unanswered
+
+POLL_SECONDS = 10.0
+PAUSE_SECONDS = 0.5
+"""Between two questions that wait: what changes meanwhile is answered at once."""
+MAINTENANCE_POLL_SECONDS = 10.0
+LONGEST_WAIT_SECONDS = 5.0
+PREEMPTION_SECONDS = 30.0
+MAINTENANCE_SECONDS = 60.0
+"""The least that is promised before the node is stopped for maintenance; nodes with GPUs are told an hour before."""
+_FLAVOUR = {"Metadata-Flavor": "Google"}
+_MAINTENANCE = {
+    "TERMINATE_ON_HOST_MAINTENANCE": "GCP stops this node for maintenance of its host: within a minute, or an hour with GPUs",
+    "MIGRATE_ON_HOST_MAINTENANCE": "GCP moves this node to another host in about a minute; it pauses for a moment",
+}
+
+
+class Gcp:
+    def __init__(self, service: Service, *, poll_seconds: float = POLL_SECONDS) -> None:
+        self._service = service
+        self._poll = poll_seconds
+        self._etag: str | None = None
+
+    def sources(self) -> tuple[Source, ...]:
+        return (
+            Source("preempted", self.preempted, PAUSE_SECONDS, LONGEST_WAIT_SECONDS),
+            Source("maintenance-event", self.maintenance, MAINTENANCE_POLL_SECONDS, 2 * MAINTENANCE_POLL_SECONDS),
+        )
+
+    def preempted(self) -> tuple[Finding, ...]:
+        """Waits for a change after the first time."""
+        etag, self._etag = self._etag, None
+        if etag is None:
+            answer = self._read("preempted", "")
+        else:
+            asked = f"?wait_for_change=true&timeout_sec={max(1, round(self._poll))}&last_etag={etag}"
+            answer = self._read("preempted", asked, longer_seconds=self._poll)
+        found = preempted(answer)
+        self._etag = _etag(answer)
+        return found
+
+    def maintenance(self) -> tuple[Finding, ...]:
+        return maintenance(self._read("maintenance-event", ""))
+
+    def _read(self, key: str, query: str, *, longer_seconds: float = 0.0) -> Answer:
+        path = f"/computeMetadata/v1/instance/{key}{query}"
+        answer = self._service.ask(path, _FLAVOUR, longer_seconds=longer_seconds)
+        if answer.status != 200 or answer.headers.get("Metadata-Flavor") != "Google":
+            raise Unanswered(f"{self._service.base} answers instance/{key} with {answer.status}, not as GCP does")
+        return answer
+
+
+def preempted(answer: Answer) -> tuple[Finding, ...]:
+    """`TRUE` or `FALSE`."""
+    if answer.text not in ("TRUE", "FALSE"):
+        raise Unanswered("instance/preempted is answered with neither TRUE nor FALSE")
+    if answer.text == "FALSE":
+        return ()
+    message = f"GCP preempts this node: it ends within {PREEMPTION_SECONDS:.0f} s"
+    return (Finding("preempted", "terminate", message, lead_seconds=PREEMPTION_SECONDS),)
+
+
+def maintenance(answer: Answer) -> tuple[Finding, ...]:
+    """`NONE`, `MIGRATE_ON_HOST_MAINTENANCE` or `TERMINATE_ON_HOST_MAINTENANCE`."""
+    event = answer.text
+    if event == "NONE":
+        return ()
+    if event not in _MAINTENANCE:
+        raise Unanswered("instance/maintenance-event is answered with an unknown word")
+    lead = MAINTENANCE_SECONDS if event.startswith("TERMINATE") else None
+    return (Finding(event, "maintenance", _MAINTENANCE[event], lead_seconds=lead),)
+
+
+def _etag(answer: Answer) -> str | None:
+    tag = answer.headers.get("ETag", "")
+    return tag if 0 < len(tag) <= 200 and tag.isascii() and tag.isalnum() else None
