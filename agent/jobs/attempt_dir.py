@@ -285,7 +285,8 @@ def _pidfd(pid: int, ticks: int) -> int | None:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return None
-    if records.start_ticks(pid) == ticks:  # after the open: from here on the descriptor cannot mean another process
+    fields = records.stat_fields(pid)  # after the open: from here on the descriptor cannot mean another process
+    if fields is not None and int(fields[19]) == ticks and fields[0] not in (b"Z", b"X"):
         return descriptor
     os.close(descriptor)
     return None

@@ -7,11 +7,11 @@ time for it is over; every step has a deadline, so the ladder always comes to it
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
 
 from agent.jobs.shim.before_kill import BeforeKill
 from agent.jobs.shim.records import now_iso
 
+TYPE_CHECKING = False  # the module `typing` would cost a tenth of the shim's memory
 if TYPE_CHECKING:
     from agent.jobs.shim.holder import Holder
     from agent.jobs.shim.launch import Launch, Order
