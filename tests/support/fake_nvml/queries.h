@@ -75,6 +75,23 @@ U32(nvmlDeviceGetMaxMigDeviceCount, unsigned, "mig.max")
 U32(nvmlDeviceGetGpuInstanceId, unsigned, "gi")
 U32(nvmlDeviceGetComputeInstanceId, unsigned, "ci")
 
+/* ---- what can be set ------------------------------------------------------------------ */
+static int store(const void *d, const char *key, unsigned value)           /* replaces the state file, as state.py does */
+{
+    char name[96], partial[4096];
+    const char *path = getenv("FAKE_NVML_STATE");
+    snprintf(name, sizeof name, "%d.%s", DEV(d)->gpu, key);
+    snprintf(partial, sizeof partial, "%s.set", path);
+    FILE *f = fopen(partial, "w");
+    if (!f) return 999;
+    for (size_t i = 0; i < S.n; i++)
+        if (strcmp(S.kv[i].k, name)) fprintf(f, "%s=%s\n", S.kv[i].k, S.kv[i].v);
+    fprintf(f, "%s=%u\n", name, value);
+    return fclose(f) || rename(partial, path) ? 999 : OK;
+}
+API nvmlDeviceSetComputeMode(nvmlDevice_t d, nvmlComputeMode_t mode)
+{ ENTER(d); unsigned x; int rc = get_u32(d, "compute_mode", &x); LEAVE(rc ? rc : mode > 3 ? BADARG : store(d, "compute_mode", mode)); }
+
 /* ---- library, system, handles ------------------------------------------------------------ */
 static int init(const char *fn)
 {
