@@ -16,12 +16,13 @@ MAINTENANCE_POLL_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 5.0
 PREEMPTION_SECONDS = 30.0
 MAINTENANCE_SECONDS = 60.0
-"""The least that is promised before the node is stopped for maintenance; nodes with GPUs are told an hour before."""
+GPU_MAINTENANCE_SECONDS = 3600.0
+"""From the word to the stop for maintenance of the host; machine types with GPUs of their own are told an hour before."""
+_GPU_FAMILIES = ("a2-", "a3-", "a4-", "a4x-", "g2-", "g4-")
 _FLAVOUR = {"Metadata-Flavor": "Google"}
-_MAINTENANCE = {
-    "TERMINATE_ON_HOST_MAINTENANCE": "GCP stops this node for maintenance of its host: within a minute, or an hour with GPUs",
-    "MIGRATE_ON_HOST_MAINTENANCE": "GCP moves this node to another host in about a minute; it pauses for a moment",
-}
+_STOPS = "TERMINATE_ON_HOST_MAINTENANCE"
+_GOES_ON = ("NONE", "MIGRATE_ON_HOST_MAINTENANCE")
+"""A node that is moved pauses for a moment, and its jobs run on: that is no notice."""
 
 
 class Gcp:
@@ -49,7 +50,8 @@ class Gcp:
         return found
 
     def maintenance(self) -> tuple[Finding, ...]:
-        return maintenance(self._read("maintenance-event", ""))
+        answer = self._read("maintenance-event", "")
+        return maintenance(answer, self._read("machine-type", "").text if answer.text == _STOPS else "")
 
     def _read(self, key: str, query: str, *, longer_seconds: float = 0.0) -> Answer:
         path = f"/computeMetadata/v1/instance/{key}{query}"
@@ -69,15 +71,16 @@ def preempted(answer: Answer) -> tuple[Finding, ...]:
     return (Finding("preempted", "terminate", message, lead_seconds=PREEMPTION_SECONDS),)
 
 
-def maintenance(answer: Answer) -> tuple[Finding, ...]:
-    """`NONE`, `MIGRATE_ON_HOST_MAINTENANCE` or `TERMINATE_ON_HOST_MAINTENANCE`."""
-    event = answer.text
-    if event == "NONE":
+def maintenance(answer: Answer, machine_type: str) -> tuple[Finding, ...]:
+    """`NONE`, `MIGRATE_ON_HOST_MAINTENANCE` or `TERMINATE_ON_HOST_MAINTENANCE`; `machine_type` may be a path."""
+    if answer.text in _GOES_ON:
         return ()
-    if event not in _MAINTENANCE:
+    if answer.text != _STOPS:
         raise Unanswered("instance/maintenance-event is answered with an unknown word")
-    lead = MAINTENANCE_SECONDS if event.startswith("TERMINATE") else None
-    return (Finding(event, "maintenance", _MAINTENANCE[event], lead_seconds=lead),)
+    has_gpus = machine_type.rpartition("/")[2].startswith(_GPU_FAMILIES)
+    lead = GPU_MAINTENANCE_SECONDS if has_gpus else MAINTENANCE_SECONDS
+    message = f"GCP stops this node for maintenance of its host in about {lead / 60:.0f} min"
+    return (Finding("maintenance-event", "maintenance", message, lead_seconds=lead),)
 
 
 def _etag(answer: Answer) -> str | None:

@@ -64,13 +64,16 @@ class NoticeWatch:
     """Polls in a daemon thread of its own. `on_notice` is called there, with each notice when it is new, when its time
     changed, and (with `ended_at`) when the cloud took it back; it must return soon. In the daemon:
 
-        def heard(notice: wire.Notice) -> None:
-            loop.call_soon_threadsafe(node.hear, notice)      # -> agent.tell_notice, jobs.notice
+        def heard(notice: wire.Notice) -> None:               # in the watch's thread
+            loop.call_soon_threadsafe(node.hear, notice)
 
         watch = NoticeWatch(identity.cloud, heard)            # once the identity is settled; any cloud, also None
         watch.start()
         ...
         watch.close()
+
+    Several can be in force (a recommendation, then the interruption), so who acts on them looks at `current` rather than
+    at what was told last: `jobs.notice(watch.current or notice)`.
 
     `base_urls`: cloud -> address, instead of RACKRATE_EC2_METADATA_URL and its like, and those instead of the real one.
     `approve`: whether `saved()` lets Azure go ahead before the time. `pace` multiplies all waits (tests use less than 1).

@@ -169,16 +169,18 @@ def test_without_a_change_the_question_ends_by_itself() -> None:
         assert (cloud.preempted(), cloud.preempted()) == ((), ())
 
 
-@pytest.mark.parametrize(
-    ("event", "lead", "word"),
-    [("TERMINATE_ON_HOST_MAINTENANCE", 60.0, "stops"), ("MIGRATE_ON_HOST_MAINTENANCE", None, "moves")],
-)
-def test_maintenance_of_the_host_is_told(event: str, lead: float | None, word: str) -> None:
-    with metadata_service("gcp", {"instance/maintenance-event": event}) as service:
+@pytest.mark.parametrize(("machine", "lead"), [("projects/1/machineTypes/a3-highgpu-8g", 3600.0), ("projects/1/machineTypes/n1-standard-8", 60.0)])
+def test_a_stop_for_maintenance_is_told_an_hour_before_where_the_machine_has_gpus_of_its_own(machine: str, lead: float) -> None:
+    values = {"instance/maintenance-event": "TERMINATE_ON_HOST_MAINTENANCE", "instance/machine-type": machine}
+    with metadata_service("gcp", values) as service:
         (found,) = Gcp(Service(service.url)).maintenance()
-        service.values["instance/maintenance-event"] = "NONE"
+    assert (found.kind, found.lead_seconds) == ("maintenance", lead)
+
+
+@pytest.mark.parametrize("event", ["NONE", "MIGRATE_ON_HOST_MAINTENANCE"])
+def test_a_node_that_is_only_moved_is_not_taken_away(event: str) -> None:
+    with metadata_service("gcp", {"instance/maintenance-event": event}) as service:
         assert Gcp(Service(service.url)).maintenance() == ()
-    assert (found.kind, found.lead_seconds) == ("maintenance", lead) and word in found.message
 
 
 @pytest.mark.parametrize("fault", [503, 404, "drop", "hang", "garbage"])
