@@ -13,7 +13,8 @@ from agent.jobs.placement import choose, held_by
 from agent.jobs.room import Room
 from agent.jobs.shapes import Held, Placed, Running, Waiting, Wanted
 
-_MOST_SETS = 1_000
+_MOST_SETS = 300
+"""Combinations that are tried before it is done without the fewest, for the sake of time."""
 
 
 class Eviction:

@@ -36,6 +36,7 @@ class Room:
     def __init__(self, node: NodeShape, taken: Iterable[Held] = ()) -> None:
         self.node = node
         self.usable: dict[str, GpuShape] = {gpu.uuid: gpu for gpu in node.gpus if unusable(gpu) is None}
+        self.broken = _broken(node)
         self.used: dict[str, Sharing] = {}
         self.cpu_node: dict[int, int] = {cpu: numa for numa, cpus in node.cpus.items() for cpu in cpus}
         self.cpu_users: dict[int, int] = {}
@@ -51,7 +52,7 @@ class Room:
 
     def copy(self) -> Room:
         made = object.__new__(Room)
-        made.node, made.usable, made.cpu_node = self.node, self.usable, self.cpu_node
+        made.node, made.usable, made.broken, made.cpu_node = self.node, self.usable, self.broken, self.cpu_node
         made.used = {uuid: sharing.copy() for uuid, sharing in self.used.items()}
         made.cpu_users = dict(self.cpu_users)
         made.cpus_used, made.gpus_used = self.cpus_used, self.gpus_used
@@ -122,7 +123,9 @@ class Room:
 
     def fits(self, wanted: Wanted) -> bool:
         """Whether `lacks` is None, in less time."""
-        if wanted.gpus > len(self.usable) - self.gpus_used or wanted.cpu_millis > self.cpu_millis_free:
+        if wanted.gpus > len(self.usable) - self.gpus_used:
+            return False
+        if wanted.cpu_millis and wanted.cpu_millis > self.cpu_millis_free:
             return False
         if wanted.memory_bytes is not None and self.memory_free is not None and wanted.memory_bytes > self.memory_free:
             return False
@@ -134,7 +137,7 @@ class Room:
             return self._no_gpus(wanted.gpus)
         if wanted.share is not None and next(self.sharable(wanted), None) is None:
             return self._no_share(wanted)
-        if wanted.cpu_millis > self.cpu_millis_free:
+        if wanted.cpu_millis and wanted.cpu_millis > self.cpu_millis_free:
             free, total = max(0, self.cpu_millis_free), 1000 * len(self.cpu_node)
             return f"{_cpus(wanted.cpu_millis)}: {free / 1000:g} of {total // 1000} {'is' if free == 1000 else 'are'} free"
         if wanted.memory_bytes is not None and self.memory_free is not None and wanted.memory_bytes > self.memory_free:
@@ -143,9 +146,9 @@ class Room:
         return None
 
     def _no_gpus(self, count: int) -> str:
-        free, total = len(self.free_gpus()), len(self.node.gpus)
+        free, total = len(self.usable) - self.gpus_used, len(self.node.gpus)
         text = f"{count} GPU{'s' if count > 1 else ''}: {free or 'none'} of {total} {'is' if free in (0, 1) else 'are'} free"
-        return text + self._why_unusable()
+        return text + self.broken
 
     def _no_share(self, wanted: Wanted) -> str:
         text = f"{(wanted.share or 0) / WHOLE:g} of a GPU"
@@ -155,11 +158,13 @@ class Room:
             1 for uuid, used in self.used.items() if uuid in self.usable and used.clients and used.user != wanted.user
         )
         other = f"; {strangers} shared by another user, and a GPU is shared by one user at a time" if strangers else ""
-        return f"{text}: none of {len(self.node.gpus)} has so much left{other}{self._why_unusable()}"
+        return f"{text}: none of {len(self.node.gpus)} has so much left{other}{self.broken}"
 
-    def _why_unusable(self) -> str:
-        reasons = [f"GPU {gpu.index} {reason}" for gpu in self.node.gpus if (reason := unusable(gpu)) is not None]
-        return f" ({'; '.join(reasons[:4])}{'; …' if len(reasons) > 4 else ''})" if reasons else ""
+
+def _broken(node: NodeShape) -> str:
+    """The GPUs that are given to nobody, as the end of a sentence."""
+    reasons = [f"GPU {gpu.index} {reason}" for gpu in node.gpus if (reason := unusable(gpu)) is not None]
+    return f" ({'; '.join(reasons[:4])}{'; …' if len(reasons) > 4 else ''})" if reasons else ""
 
 
 def unusable(gpu: GpuShape) -> str | None:

@@ -35,88 +35,157 @@ JobUnknown for an id that is not there; JobConflict where the job is not in the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from agent import wire
+from agent.errors import JobConflict
+from agent.jobs import arrays, dependencies, ids, schema
 from agent.jobs.cause import Verdict
 from agent.jobs.dependencies import Outcome
-from agent.jobs.rows import AttemptRow, JobRow
+from agent.jobs.queue_file import QueueFile
+from agent.jobs.queue_memory import QueueMemory
+from agent.jobs.retry import NEVER
+from agent.jobs.rows import AttemptRow, JobRow, without_secrets
+
+ALLOWED: dict[wire.JobState, tuple[wire.JobState, ...]] = {
+    "queued": ("queued", "ended"),
+    "starting": ("starting", "running", "stopping", "queued", "ended"),
+    "running": ("running", "stopping", "queued", "ended"),
+    "stopping": ("stopping", "queued", "ended"),
+    "ended": ("ended",),
+}
+"""State -> what `change` may make of it. queued -> starting is `begin_attempt`'s alone."""
+_FIXED = frozenset({"id", "spec", "array", "array_index", "attempt", "submitted_at"})
+_PRUNED_AT_ONCE = 2_000
 
 
 class JobStore:
     """The open file."""
 
+    def __init__(self, file: QueueFile) -> None:
+        self._file = file
+        self._memory = QueueMemory()
+        for row in file.unended():
+            self._memory.enter(row)
+        self._memory.states["ended"] = file.count_ended()
+        self._look_up_needs(self._memory.live.values())
+
     @classmethod
     def open(cls, path: str | Path, *, durable: bool = True) -> JobStore:
         """Opens or makes the file. `durable=False` (tests): no fsync."""
-        raise NotImplementedError
+        file = QueueFile(schema.connect(str(path), durable=durable), str(path), durable)
+        try:
+            return cls(file)
+        except BaseException:
+            file.close()
+            raise
 
     def close(self) -> None:
-        raise NotImplementedError
+        self._file.close()
 
-    def add(self, rows: JobRow | Iterable[JobRow]) -> None:
-        """New rows, all or none. JobConflict: an id is there already. JobRefused: an `after` that is not known."""
-        raise NotImplementedError
+    # Reading
 
     def get(self, id: str) -> JobRow:
         """JobUnknown where there is none."""
-        raise NotImplementedError
+        row = self.find(id)
+        if row is None:
+            raise ids.unknown(ids.checked(id))
+        return row
 
     def find(self, id: str) -> JobRow | None:
-        raise NotImplementedError
+        return self._memory.live.get(id) or self._file.find(id)
 
     def unended(self) -> list[JobRow]:
         """All rows that have not ended, oldest first; an array's own row (`is_array`) ends with its last task."""
-        raise NotImplementedError
+        return list(self._memory.live.values())
 
     def waiting(self) -> list[JobRow]:
         """Queued, neither reserved nor an array's own row."""
-        raise NotImplementedError
+        return [
+            row for row in self._memory.live.values() if row.state == "queued" and row.held_until is None and not row.is_array
+        ]
 
     def holding(self) -> list[JobRow]:
         """Rows whose GPUs, CPUs and memory are taken: starting, running, stopping, reserved."""
-        raise NotImplementedError
+        return list(self._memory.holding.values())
 
     def ended(self, limit: int) -> list[JobRow]:
         """Newest first; tasks of arrays among them."""
-        raise NotImplementedError
+        return self._file.ended(limit)
 
     def tasks(self, array: str) -> list[JobRow]:
         """An array's tasks by index, ended or not."""
-        raise NotImplementedError
+        return [self._memory.live.get(row.id, row) for row in self._file.tasks(array)]
 
     def array_counts(self, array: str) -> dict[str, int]:
         """State -> number of tasks; `arrays.state_of` makes the array's own state of it."""
-        raise NotImplementedError
+        return self._file.array_counts(array)
+
+    def attempts(self, id: str) -> list[AttemptRow]:
+        """Oldest first."""
+        return self._file.attempts(id)
 
     def outcomes(self) -> Mapping[str, Outcome]:
         """For `scheduler.decide`: how the jobs ended that unended jobs depend on; absent: not ended yet."""
-        raise NotImplementedError
+        return self._memory.outcomes
 
     def counts(self) -> wire.JobCounts:
-        raise NotImplementedError
+        return wire.JobCounts(**{state: max(0, self._memory.states[state]) for state in ALLOWED})
+
+    # Changing
+
+    def add(self, rows: JobRow | Iterable[JobRow]) -> None:
+        """New rows, all or none. JobConflict: an id is there already. JobRefused: an `after` that is not known."""
+        specs: dict[str, wire.JobSpec] = {}
+        clean: dict[int, wire.JobSpec] = {}
+        stored = []
+        for row in [rows] if isinstance(rows, JobRow) else list(rows):
+            if id(row.spec) not in clean:
+                dependencies.check(row.spec.after, lambda one: self.find(one) is not None, row.id)
+                clean[id(row.spec)] = without_secrets(row.spec)
+            stored.append(_replace(row, spec=clean[id(row.spec)], submitted_at=row.submitted_at))
+            specs[row.array or row.id] = clean[id(row.spec)]
+        self._file.insert(stored, specs)
+        for row in stored:
+            self._memory.enter(row)
+        self._look_up_needs(stored)
 
     def change(self, id: str, **fields: Any) -> JobRow:
         """Sets fields of JobRow (not `id`, `spec`, `array`), durable. JobConflict: a step of `state` that cannot be."""
-        raise NotImplementedError
+        row = self.get(id)
+        _check_fields(fields, _FIXED)
+        state = fields.get("state", row.state)
+        if state == "ended" and (fields.get("ended_at") or row.ended_at) is None:
+            raise ValueError("a job that ended has a time at which it did")
+        if state not in ALLOWED[row.state]:
+            raise JobConflict(f"job {id} is {row.state} and cannot become {state}")
+        return self._write({id: fields})[id]
 
     def note(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
         """Figures of many jobs, id -> fields, in one transaction that a power cut may undo. Never `state`."""
-        raise NotImplementedError
+        for some in fields.values():
+            _check_fields(some, (*_FIXED, "state"))
+        self._write(fields, durable=False)
 
     def reserve(
         self, id: str, gpus: Sequence[str], cpus: Sequence[int], until: datetime, *, numa_nodes: Sequence[int] = ()
     ) -> JobRow:
         """A queued job (a gang's part) holds its GPUs and CPUs until then. JobConflict: not queued, or a GPU is held."""
-        raise NotImplementedError
+        row = self._startable(id)
+        self._memory.check_gpus(row, gpus)
+        place = {"gpus": tuple(gpus), "cpu_ids": tuple(cpus), "numa_nodes": tuple(numa_nodes)}
+        return self._write({id: {"held_until": until, **place}})[id]
 
     def release(self, id: str) -> JobRow:
         """Ends a reservation; the job is queued as any other."""
-        raise NotImplementedError
+        return self._write({id: {"held_until": None, "gpus": (), "cpu_ids": (), "numa_nodes": ()}})[id]
 
     def begin_attempt(
         self,
@@ -133,21 +202,39 @@ class JobStore:
 
         JobConflict: not queued (any more), a stop is wanted, its reservation is over, or a GPU is held by another job.
         """
-        raise NotImplementedError
+        row = self._startable(id)
+        if row.held_until is not None and row.held_until <= at:
+            raise JobConflict(f"the reservation of job {id} ended at {row.held_until:%H:%M:%S} UTC; reserve again")
+        self._memory.check_gpus(row, gpus)
+        place = {"gpus": tuple(gpus), "cpu_ids": tuple(cpus), "numa_nodes": tuple(numa_nodes), "boot_id": boot_id}
+        attempt = AttemptRow(job=id, number=row.attempt + 1, begun_at=schema.utc(schema.ms(at)), **place)
+        begun = {
+            "state": "starting", "attempt": attempt.number, "begun_at": at, "started_at": None, "held_until": None,
+            "not_before": None, "cause": None, "evidence": None, "exit_code": None, "signal": None, "left_behind": (),
+        }  # fmt: skip
+        _check_fields(fields, begun)
+        self._write({id: {**fields, **begun, **place}}, begins=attempt, was=row)
+        return attempt
 
     def mark_running(self, id: str, attempt: int, at: datetime, **fields: Any) -> JobRow:
         """starting -> running; `at` is the first instruction. A job being stopped stays `stopping`, with `started_at`."""
-        raise NotImplementedError
+        row = self._attempting(id, attempt)
+        state = "stopping" if row.state == "stopping" else "running"
+        _check_fields(fields, ("state", "started_at"))
+        return self._write({id: {**fields, "state": state, "started_at": at}}, attempt={"started_at": at})[id]
 
     def want_stop(
         self, id: str, cause: str, at: datetime, *, evidence: str | None = None, grace_seconds: float | None = None
     ) -> JobRow:
-        """Writes the intent; the caller signals (or ends a queued job) after it returned.
+        """Writes the intent; the caller signals (or ends a queued job) after it returned. Of an array: of all its tasks.
 
         The first cause stands; `cancelled` replaces any other; a shorter grace replaces a longer one. starting and
         running become `stopping`; queued stays queued but can no longer begin. JobConflict: it has ended.
         """
-        raise NotImplementedError
+        row = self._unended(id)
+        rows = [row, *(one for one in self._memory.live.values() if one.array == id)] if row.is_array else [row]
+        wanted = {one.id: _intent(one, cause, at, evidence, grace_seconds) for one in rows}
+        return self._write({one: fields for one, fields in wanted.items() if fields}).get(id, row)
 
     def end_attempt(
         self,
@@ -166,22 +253,148 @@ class JobStore:
     ) -> JobRow:
         """The newest attempt is over. With `requeue_at` the job is queued again (its stop intent cleared), else ended.
 
-        `usage` and `cost` are the job's (all attempts); None leaves them as they are. The last task to end ends its
-        array's own row in the same transaction. JobConflict: that attempt is not the newest, or has ended already.
+        A job whose cancel (or budget, ...) was written is ended also with `requeue_at`. `usage` and `cost` are the job's
+        (all attempts); None leaves them as they are. The last task to end ends its array's own row in the same
+        transaction. JobConflict: that attempt is not the newest, or has ended already.
         """
-        raise NotImplementedError
+        row = self._attempting(id, attempt)
+        outcome = {
+            "cause": verdict.cause,
+            "evidence": verdict.evidence,
+            "exit_code": verdict.exit_code,
+            "signal": verdict.signal,
+        }
+        over: dict[str, Any] = dict(outcome)
+        if requeue_at is None or row.stop_cause in NEVER:
+            over |= {"state": "ended", "ended_at": at}
+        else:
+            over |= {"state": "queued", "not_before": requeue_at, "retries": row.retries + uses_retry, **_NO_STOP}
+        over |= {name: value for name, value in (("usage", usage), ("cost", cost)) if value is not None}
+        _check_fields(fields, over)
+        attempt_fields = {**outcome, "ended_at": at, "usage": attempt_usage, "cost": attempt_cost}
+        return self._write({id: {**fields, **over}}, attempt=attempt_fields)[id]
 
     def end(self, id: str, cause: str, evidence: str, at: datetime, **fields: Any) -> JobRow:
-        """A queued job (or an array's own row with all its queued tasks) ends without an attempt."""
-        raise NotImplementedError
-
-    def attempts(self, id: str) -> list[AttemptRow]:
-        """Oldest first."""
-        raise NotImplementedError
+        """A queued job ends without an attempt; of an array: all its queued tasks, and its own row when none is left."""
+        row = self._unended(id)
+        over = {"state": "ended", "cause": cause, "evidence": evidence, "ended_at": at, "held_until": None}
+        _check_fields(fields, over)
+        if row.is_array:
+            queued = [one.id for one in self._memory.live.values() if one.array == id and one.state == "queued"]
+            return self._write({one: {**fields, **over} for one in queued}).get(id, row)
+        if row.state != "queued":
+            raise JobConflict(f"job {id} is {row.state}; it has to be stopped first")
+        return self._write({id: {**fields, **over}})[id]
 
     def prune(self, before: datetime) -> list[str]:
         """Forgets jobs that ended before `before`, as far as nobody depends on them and their array has ended too.
 
         A few thousand a call. Returns their ids.
         """
-        raise NotImplementedError
+        self._memory.forget_needs()
+        gone, own = self._file.prune(schema.ms(before), self._memory.needed, _PRUNED_AT_ONCE)
+        self._memory.states["ended"] -= len(gone) - own
+        return gone
+
+    # Within
+
+    def _write(
+        self,
+        changes: Mapping[str, Mapping[str, Any]],
+        *,
+        attempt: Mapping[str, Any] | None = None,
+        begins: AttemptRow | None = None,
+        was: JobRow | None = None,
+        durable: bool = True,
+    ) -> dict[str, JobRow]:
+        """All in one transaction: the jobs' fields, those of the (one) job's newest attempt, a new attempt.
+
+        What is in memory changes after the commit alone.
+        """
+        rows = {one: _replace(self.get(one), **fields) for one, fields in changes.items()}
+        with self._file.transaction(durable):
+            if was is not None:
+                self._file.compare(was)
+            self._file.update(changes)
+            if begins is not None:
+                self._file.begin(begins)
+            if attempt is not None:
+                ((one, row),) = rows.items()
+                self._file.update_attempt(one, row.attempt, attempt)
+            for own in self._arrays_over(rows.values()):
+                rows[own.id] = own
+        for row in rows.values():
+            self._memory.replace(row)
+        return rows
+
+    def _arrays_over(self, rows: Iterable[JobRow]) -> list[JobRow]:
+        """Ends the own rows of the arrays whose last tasks end with these."""
+        ending = [row for row in rows if row.array is not None and row.state == "ended" and row.id in self._memory.live]
+        over = []
+        for array, number in Counter(row.array for row in ending).items():
+            own = self._memory.live.get(array or "")
+            if own is not None and number == self._memory.left[own.id]:
+                cause, evidence = arrays.outcome_of(self._file.array_causes(own.id))
+                at = max(row.ended_at for row in ending if row.array == array and row.ended_at is not None)
+                fields = {"state": "ended", "cause": cause, "evidence": evidence, "ended_at": at}
+                self._file.update({own.id: fields})
+                over.append(_replace(own, **fields))
+        return over
+
+    def _look_up_needs(self, rows: Iterable[JobRow]) -> None:
+        for row in {id(row.spec): row for row in rows if row.spec.after}.values():
+            named = {need.id for need in dependencies.parse(row.spec.after)} - self._memory.live.keys()
+            found = {one: self._file.find(one) for one in named}
+            self._memory.need(
+                row, ((one, "gone" if was is None else dependencies.outcome(was.cause)) for one, was in found.items())
+            )
+
+    def _unended(self, id: str) -> JobRow:
+        row = self.get(id)
+        if row.state == "ended":
+            raise JobConflict(f"job {id} has ended already ({row.cause})")
+        return row
+
+    def _startable(self, id: str) -> JobRow:
+        row = self._unended(id)
+        if row.is_array:
+            raise JobConflict(f"job {id} is an array, whose tasks run and not itself")
+        if row.state != "queued":
+            raise JobConflict(f"job {id} is {row.state} already and cannot be started again")
+        if row.stop_cause is not None:
+            raise JobConflict(f"job {id} is to be stopped ({row.stop_cause}) and cannot be started")
+        return row
+
+    def _attempting(self, id: str, attempt: int) -> JobRow:
+        row = self._unended(id)
+        if row.attempt != attempt or row.state == "queued":
+            raise JobConflict(f"attempt {attempt} of job {id} is not the one that runs")
+        return row
+
+
+_NO_STOP: dict[str, None] = dict.fromkeys(("stop_cause", "stop_evidence", "stop_at", "stop_grace_seconds"))
+
+
+def _intent(row: JobRow, cause: str, at: datetime, evidence: str | None, grace: float | None) -> dict[str, Any]:
+    """What the intent changes of a row; nothing where the one that stands is as strong."""
+    own = row.spec.grace_seconds if row.stop_grace_seconds is None else row.stop_grace_seconds
+    fields: dict[str, Any] = {}
+    if row.stop_cause is None or (cause == "cancelled" and row.stop_cause != "cancelled"):
+        fields = {"stop_cause": cause, "stop_evidence": evidence}
+    if row.stop_cause is None or (grace is not None and grace < own):
+        fields |= {"stop_at": at, "stop_grace_seconds": grace}
+    if row.state in ("starting", "running"):
+        fields["state"] = "stopping"
+    return fields
+
+
+def _check_fields(fields: Mapping[str, Any], set_here: Iterable[str]) -> None:
+    twice = sorted(set(fields) & set(set_here))
+    if twice:
+        raise ValueError(f"{', '.join(twice)} cannot be given here")
+
+
+def _replace(row: JobRow, **fields: Any) -> JobRow:
+    """As the file will give it back: times are whole milliseconds there."""
+    whole = {name: schema.utc(schema.ms(value)) if isinstance(value, datetime) else value for name, value in fields.items()}
+    return msgspec.structs.replace(row, **whole)
