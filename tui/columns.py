@@ -87,8 +87,8 @@ def _purchase(node: NodeView, now: float) -> str:
 NODE_COLUMNS: tuple[Column, ...] = (
     Column(
         id="state", title="STATE", width=6, priority=1, sort_key="1",
-        value=lambda n, now: _STATE_ORDER[n.state(now)],
-        text=lambda n, now: {"connecting": "…"}.get(n.state(now), n.state(now)),
+        value=lambda n, now: -1 if n.notice else _STATE_ORDER[n.state(now)],
+        text=lambda n, now: state_text(n, now),
     ),
     Column(
         id="node", title="NODE", width=16, priority=1, flex=True, sort_key="2",
@@ -140,6 +140,32 @@ NODE_COLUMNS: tuple[Column, ...] = (
         value=lambda n, now: _whole_age(n, now), text=lambda n, now: age_text(n, now),
     ),
 )  # fmt: skip
+
+
+def state_text(node: NodeView, now: float) -> str:
+    """`live`, `stale`, `lost`, `…`; while the cloud's notice is in force the time that it leaves: `!1m43s`."""
+    state = node.state(now)
+    if node.notice is not None and state == "live":
+        return node.notice.short(node.utc(now))
+    return {"connecting": "…"}.get(state, state)
+
+
+def jobs_text(node: NodeView) -> str:
+    """`3+12`: running and queued jobs; `0` where there are none, `–` where none can be."""
+    jobs = node.jobs
+    if jobs.running or jobs.queued:
+        return f"{jobs.running}+{jobs.queued}" if jobs.queued else str(jobs.running)
+    return fmt.UNKNOWN if node.info is None or node.info.simulated else "0"
+
+
+_JOBS = Column(
+    id="jobs", title="JOBS", width=6, priority=3, align="right", descending=True,
+    value=lambda n, now: (n.jobs.running, n.jobs.queued), text=lambda n, now: jobs_text(n),
+)  # fmt: skip
+FLEET_COLUMNS: tuple[Column, ...] = tuple(
+    column for each in NODE_COLUMNS for column in ((each, _JOBS) if each.id == "gpus" else (each,))
+)
+"""Those of the app once there is a job: `rackrate nodes` asks no node for its jobs."""
 
 
 def age_text(node: NodeView, now: float) -> str:

@@ -65,7 +65,7 @@ class JobView:
 class NodeJobs:
     """Jobs of one node by id: those that have not ended in the order in which they were told, and those that ended."""
 
-    __slots__ = ("_node", "_unended", "_ended", "_doubted", "_told", "running", "queued")
+    __slots__ = ("_node", "_unended", "_ended", "_doubted", "_told", "running", "queued", "problem")
 
     def __init__(self, node: NodeView) -> None:
         self._node = node
@@ -75,6 +75,8 @@ class NodeJobs:
         self._told = 0
         self.running = 0
         self.queued = 0
+        self.problem: str | None = None
+        """Why jobs cannot run here, as the agent said when it was asked."""
 
     def __len__(self) -> int:
         return len(self._unended) + len(self._ended)
@@ -123,6 +125,7 @@ class NodeJobs:
 
     def seed(self, listed: wire.JobList, now: float) -> None:
         """The agent's whole list: brings the ended jobs of before, and takes away what is no more."""
+        self.problem = listed.problem
         told = {job.id for job in listed.jobs}
         for ident in [ident for ident in self._unended if ident not in told]:
             self._count(self._unended.pop(ident).job, -1)
@@ -169,9 +172,12 @@ class NoticeView(msgspec.Struct, frozen=True):
 
     def sentence(self, at: datetime | None) -> str:
         """`terminate in 1m43s: <what to do>`."""
+        return f"{self.brief(at)}: {self.notice.message}"
+
+    def brief(self, at: datetime | None) -> str:
+        """`terminate in 1m43s`, `terminate now`, `rebalance`."""
         left = self.left_seconds(at)
-        when = f" in {countdown(left)}" if left else " now" if left == 0 or self.hard else ""
-        return f"{self.notice.kind}{when}: {self.notice.message}"
+        return self.notice.kind + (f" in {countdown(left)}" if left else " now" if left == 0 or self.hard else "")
 
 
 def countdown(seconds: float) -> str:

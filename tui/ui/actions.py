@@ -1,7 +1,7 @@
 """One registry of everything that can be done in the app: it feeds key bindings, footer, help and palette.
 
 Invariant: no two actions of one screen share a key; each can be reached without letters (arrows, function keys, palette).
-The app only reads: there is nothing here that changes a node.
+What changes something on a node (`changes`) asks first, in a dialog or a form: no key alone does it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 from textual.binding import Binding
 
-Scope = Literal["app", "fleet", "node", "alerts", "help"]
-SCREENS: tuple[Scope, ...] = ("fleet", "node", "alerts", "help")
+Scope = Literal["app", "fleet", "node", "alerts", "jobs", "job", "submit", "help"]
+SCREENS: tuple[Scope, ...] = ("fleet", "node", "alerts", "jobs", "job", "submit", "help")
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,45 +29,83 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     footer: str = ""
     priority: bool = False
     palette: bool = True
+    late: bool = False
+    """In the footer only where there is room left after all others."""
+    changes: bool = False
+    """It changes something on a node: it opens a dialog or a form first, where Enter alone does nothing."""
 
 
 EVERYWHERE: tuple[Scope, ...] = SCREENS
 _COLUMN_KEYS = "1234567890"
 
+TABLES: tuple[Scope, ...] = ("fleet", "jobs")
+LOOKS: tuple[Scope, ...] = tuple(scope for scope in SCREENS if scope != "submit")
+"""Screens on which nothing is typed."""
+
 ACTIONS: tuple[Action, ...] = (
-    Action(id="open", keys=("enter",), shown="Enter", title="Open the node under the cursor", group="Look", call="open",
-           scopes=("fleet", "alerts"), footer="open"),
-    Action(id="back", keys=("escape", "backspace"), shown="Esc", title="Back; in the fleet: clear the filter", group="Look",
-           call="back", scopes=EVERYWHERE, footer="back"),
-    Action(id="filter", keys=("slash", "f3"), shown="/", title="Filter the nodes", group="Look", call="filter",
-           scopes=("fleet",), footer="filter"),
+    Action(id="open", keys=("enter",), shown="Enter", title="Open what is under the cursor", group="Look", call="open",
+           scopes=("fleet", "alerts", "jobs"), footer="open"),
+    Action(id="back", keys=("escape", "backspace"), shown="Esc", title="Back; in a table: clear the filter", group="Look",
+           call="back", scopes=LOOKS, footer="back"),
+    Action(id="leave", keys=("escape",), shown="Esc", title="Back; the form keeps what was typed", group="Look",
+           call="back", scopes=("submit",), footer="back"),
+    Action(id="filter", keys=("slash", "f3"), shown="/", title="Filter the rows", group="Look", call="filter",
+           scopes=TABLES, footer="filter"),
+    Action(id="jobs", keys=("j", "f5"), shown="j", title="Jobs of the fleet, or of this node", group="Look", call="jobs",
+           scopes=("fleet", "node", "alerts"), footer="jobs"),
     Action(id="alerts", keys=("a", "f4"), shown="a", title="Alerts of the whole fleet", group="Look", call="app.alerts",
-           scopes=("fleet", "node"), footer="alerts"),
+           scopes=("fleet", "node", "jobs"), footer="alerts"),
+    Action(id="job_node", keys=("g", "f11"), shown="g", title="The node of this job", group="Look", call="open_node",
+           scopes=("jobs", "job")),
     Action(id="next_node", keys=("right_square_bracket", "ctrl+right"), shown="]", title="Next node", group="Look",
            call="step_node(1)", scopes=("node",), footer="next"),
     Action(id="previous_node", keys=("left_square_bracket", "ctrl+left"), shown="[", title="Previous node", group="Look",
            call="step_node(-1)", scopes=("node",)),
+    Action(id="next_attempt", keys=("right_square_bracket", "ctrl+right"), shown="]", title="Log of the next attempt",
+           group="Look", call="step_attempt(1)", scopes=("job",)),
+    Action(id="previous_attempt", keys=("left_square_bracket", "ctrl+left"), shown="[", title="Log of the attempt before",
+           group="Look", call="step_attempt(-1)", scopes=("job",)),
+    Action(id="pane", keys=("tab", "shift+tab"), shown="Tab", title="From the facts of a job to its log and back",
+           group="Look", call="switch_pane", scopes=("job",), footer="log/facts"),
+    Action(id="whole_log", keys=("l", "f6"), shown="l", title="The log on the whole screen", group="Look", call="whole_log",
+           scopes=("job",), footer="whole log"),
+    Action(id="submit", keys=("n", "insert"), shown="n", title="Submit a new job", group="Jobs", call="submit",
+           scopes=("jobs", "node"), footer="new", changes=True),
+    Action(id="cancel", keys=("x", "delete"), shown="x", title="Stop the job; again: by force", group="Jobs", call="cancel_job",
+           scopes=("jobs", "job"), footer="stop", changes=True),
+    Action(id="signal", keys=("k", "f12"), shown="k", title="Send the job a signal", group="Jobs", call="signal_job",
+           scopes=("jobs", "job"), footer="signal", late=True, changes=True),
+    Action(id="copy", keys=("c", "ctrl+insert"), shown="c", title="Copy the job's id", group="Jobs", call="copy_id",
+           scopes=("jobs", "job"), footer="copy id", late=True),
+    Action(id="try", keys=("f5", "ctrl+t"), shown="F5", title="Dry run: where the job would run, and for how much",
+           group="Jobs", call="try_out", scopes=("submit",), footer="dry run"),
+    Action(id="send", keys=("ctrl+s", "f7"), shown="Ctrl+S", title="Send the job; what was not tried is tried first",
+           group="Jobs", call="send", scopes=("submit",), footer="send", changes=True),
     Action(id="sort_next", keys=("s", "f6"), shown="s", title="Sort by the next column", group="Order", call="sort_next(1)",
-           scopes=("fleet",), footer="sort"),
+           scopes=TABLES, footer="sort", late=True),
     Action(id="sort_previous", keys=("S", "shift+f6"), shown="S", title="Sort by the column before", group="Order",
-           call="sort_next(-1)", scopes=("fleet",)),
+           call="sort_next(-1)", scopes=TABLES),
     Action(id="reverse", keys=("r", "f7"), shown="r", title="Reverse the order", group="Order", call="reverse",
-           scopes=("fleet",)),
+           scopes=TABLES),
     Action(id="sort_column", keys=tuple(_COLUMN_KEYS), shown="0-9", title="Sort by the column with this number",
-           group="Order", call="sort_key", scopes=("fleet",), palette=False),
+           group="Order", call="sort_key", scopes=TABLES, palette=False),
     Action(id="columns", keys=("w", "f8"), shown="w", title="Show the columns that are hidden", group="Order", call="columns",
-           scopes=("fleet",)),
+           scopes=TABLES),
     Action(id="move", keys=(), shown="arrows PgUp PgDn Home End", title="Move; the order of rows holds still meanwhile",
            group="Move", call="", scopes=EVERYWHERE, palette=False),
     Action(id="mouse", keys=(), shown="click, wheel", title="Click a row, a title to sort by it; twice to open",
-           group="Move", call="", scopes=("fleet", "alerts"), palette=False),
+           group="Move", call="", scopes=("fleet", "alerts", "jobs"), palette=False),
     Action(id="help", keys=("question_mark", "f1"), shown="?", title="This help", group="Program", call="app.help",
-           scopes=("fleet", "node", "alerts"), footer="help"),
+           scopes=("fleet", "node", "alerts", "jobs", "job"), footer="help"),
+    Action(id="help_typing", keys=("f1",), shown="F1", title="This help, where letters are typed", group="Program",
+           call="app.help", scopes=("submit",), footer="help"),
     Action(id="palette", keys=("colon", "ctrl+p", "f2"), shown=":", title="All actions, by name", group="Program",
-           call="app.palette", scopes=EVERYWHERE, footer="menu"),
+           call="app.palette", scopes=LOOKS, footer="menu"),
+    Action(id="palette_typing", keys=("f2", "ctrl+p"), shown="F2", title="All actions, where letters are typed",
+           group="Program", call="app.palette", scopes=("submit",), footer="menu", palette=False),
     Action(id="theme", keys=("t", "f9"), shown="t", title="Next theme", group="Program", call="app.next_theme",
-           scopes=EVERYWHERE),
-    Action(id="quit", keys=("q", "f10"), shown="q", title="Quit", group="Program", call="app.leave", scopes=EVERYWHERE,
+           scopes=LOOKS),
+    Action(id="quit", keys=("q", "f10"), shown="q", title="Quit", group="Program", call="app.leave", scopes=LOOKS,
            footer="quit"),
     Action(id="interrupt", keys=("ctrl+c", "ctrl+q"), shown="Ctrl+C", title="Quit, from anywhere", group="Program",
            call="app.leave", scopes=("app",), priority=True, palette=False),
@@ -75,7 +113,8 @@ ACTIONS: tuple[Action, ...] = (
 _MORE_NAMES = {
     "f1": "F1", "f2": "F2", "f3": "F3", "f4": "F4", "f6": "F6", "f7": "F7", "f8": "F8", "f9": "F9", "f10": "F10",
     "ctrl+p": "Ctrl+P", "backspace": "Backspace", "ctrl+right": "Ctrl+→", "ctrl+left": "Ctrl+←", "shift+f6": "Shift+F6",
-    "ctrl+q": "Ctrl+Q",
+    "ctrl+q": "Ctrl+Q", "f5": "F5", "f11": "F11", "f12": "F12", "insert": "Ins", "delete": "Del", "ctrl+insert": "Ctrl+Ins",
+    "ctrl+t": "Ctrl+T", "shift+tab": "Shift+Tab",
 }  # fmt: skip
 
 
@@ -96,7 +135,8 @@ def bindings(scope: Scope) -> list[Binding]:
 
 def footer(scope: Scope) -> list[tuple[str, str]]:
     """(key, short name) of what the footer names, the most useful first."""
-    return [(action.shown, action.footer) for action in of(scope) if action.footer]
+    named = [action for action in of(scope) if action.footer]
+    return [(action.shown, action.footer) for action in sorted(named, key=lambda action: action.late)]
 
 
 def other_keys(action: Action) -> str:

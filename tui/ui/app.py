@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -26,7 +26,9 @@ from textual.screen import Screen
 from tui import terminal
 from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet, Totals
+from tui.fleet_jobs import JobCounts
 from tui.ui import actions
+from tui.ui.asking import Asking
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
 from tui.ui.ledger import (
     EVERY_SECONDS,
@@ -41,7 +43,6 @@ from tui.ui.screens.fleet import FleetScreen
 from tui.ui.theme import ANSI, DARK, NAMES, THEMES
 
 if TYPE_CHECKING:
-    from agent import wire
     from agent.client import AgentClient
     from pricing.catalog import Catalog
     from tui.config import NodeConfig
@@ -51,7 +52,6 @@ TICK_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """How long leaving waits for open streams."""
 FORCED_END_SECONDS = 5.0
-HISTORY_SECONDS = 60
 GC_ALLOCATIONS = 50_000
 """Samples hold no cycles, and looking for some among those of 1,000 nodes would cost more than drawing them."""
 
@@ -120,8 +120,9 @@ class RackrateApp(App[None]):
         self._retry_seconds = RETRY_SECONDS
         self._ledger_thread: threading.Thread | None = None
         self._totals: Totals | None = None
-        self._seeding: set[asyncio.Task[None]] = set()
-        self._seeded: set[str] = set()
+        self.asking = Asking(fleet, nodes, client_for, clock, self.redraw)
+        self.job_draft: dict[str, str] = {}
+        """What was typed into the form of a new job."""
         for each in THEMES:
             self.register_theme(each)
         self.theme = chosen_theme(theme)
@@ -146,8 +147,7 @@ class RackrateApp(App[None]):
             self.set_interval(EVERY_SECONDS, self.sync_ledger)
 
     async def on_unmount(self) -> None:
-        for task in self._seeding:
-            task.cancel()
+        await self.asking.close()
         if self.live is not None:
             closing = asyncio.ensure_future(self.live.close())
             await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
@@ -176,6 +176,11 @@ class RackrateApp(App[None]):
             self._totals = self.fleet.totals(self.clock())
         return self._totals
 
+    def job_counts(self) -> JobCounts | None:
+        """Of all nodes; None while no job was ever heard of and no notice is in force."""
+        counts = self.fleet.job_counts()
+        return counts if self.fleet.jobs_version or counts.notices else None
+
     @property
     def costs_known(self) -> bool:
         """The ledger was read, or there is none, or it cannot be."""
@@ -186,6 +191,10 @@ class RackrateApp(App[None]):
         local = self.now().astimezone(self._zone)
         offset = f"{local:%z}"
         return f"{local:%H:%M} {offset[:3]}:{offset[3:5]}"
+
+    def time_text(self, at: datetime) -> str:
+        """`Nov 30 14:05:10`, in the reader's time zone."""
+        return f"{at.astimezone(self._zone):%b %d %H:%M:%S}"
 
     def node_order(self) -> list[str]:
         """Names as the table shows them."""
@@ -253,31 +262,8 @@ class RackrateApp(App[None]):
         self.redraw()
 
     def entered_node(self, name: str) -> None:
-        """Asks the node for the minute before the app was started, so that the plots are not empty."""
-        node = next((node for node in self._configured if node.name == name), None)
-        if node is None or self._client_for is None or name in self._seeded or not any(self._lacks_history(name)):
-            return
-        self._seeded.add(name)
-        task = asyncio.create_task(self._seed_history(node))
-        self._seeding.add(task)
-        task.add_done_callback(self._seeding.discard)
-
-    def _lacks_history(self, name: str) -> Iterable[bool]:
-        view = self.fleet[name]
-        return (view.past.known(gpu.uuid, HISTORY_SECONDS) < HISTORY_SECONDS - 2 for gpu in view.gpus)
-
-    async def _seed_history(self, node: NodeConfig) -> None:
-        from agent.client import ClientError
-        from tui.errors import RackrateError
-
-        assert self._client_for is not None
-        try:
-            async with self._client_for(node) as client:
-                history: wire.History = await client.history(HISTORY_SECONDS)
-        except (ClientError, RackrateError):
-            return
-        self.fleet.seed_history(node.name, history)
-        self.redraw()
+        """The node is looked at: its plots should not be empty."""
+        self.asking.history(name)
 
     # -- what can be done ------------------------------------------------------------------------------------
 
@@ -288,6 +274,24 @@ class RackrateApp(App[None]):
         if name in self.fleet:
             self.entered_node(name)
             self.push_screen(NodeScreen(name))
+
+    def open_job(self, name: str, ident: str) -> None:
+        """Shows one job of a node."""
+        from tui.ui.screens.job import JobScreen
+
+        if name in self.fleet:
+            self.push_screen(JobScreen(name, ident))
+
+    def action_jobs(self, query: str = "") -> None:
+        """The jobs of the fleet, or of the node that is looked at."""
+        from tui.ui.screens.jobs import JobsScreen
+
+        self.push_screen(JobsScreen(query))
+
+    def action_submit(self, node: str = "") -> None:
+        from tui.ui.screens.submit import SubmitScreen
+
+        self.push_screen(SubmitScreen(node))
 
     def action_alerts(self) -> None:
         from tui.ui.screens.alerts import AlertsScreen

@@ -11,6 +11,7 @@ import msgspec
 
 from tui import format as fmt
 from tui.fleet import Totals
+from tui.fleet_jobs import JobCounts
 from tui.ui import actions
 from tui.ui.lines import Line, fitted, joined, spread, width
 
@@ -27,7 +28,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What the status line needs to know of the table."""
 
-    totals: Totals
+    sums: tuple[Line, ...]
+    """Over exactly the rows that are shown, the most wanted first."""
     filter_text: str = ""
     hidden_columns: int = 0
     frozen_seconds: int = 0
@@ -35,8 +37,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """The column that orders the rows, where its title is not on the screen."""
 
 
-def header_lines(totals: Totals, costs: Costs, clock: str, cells: int, height: int) -> list[Line]:
-    """Two lines, or one where there is little room."""
+def header_lines(
+    totals: Totals, costs: Costs, clock: str, cells: int, height: int, jobs: JobCounts | None = None
+) -> list[Line]:
+    """Two lines, or one where there is little room. `jobs` None: there is none to speak of."""
     money = _money(totals, costs)
     states = _states(totals)
     name: Line = ((" RACKRATE", "title"),)
@@ -45,11 +49,20 @@ def header_lines(totals: Totals, costs: Costs, clock: str, cells: int, height: i
     gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))
     if totals.gpus_lost:
         gpus += ((f" · {totals.gpus_lost} lost", "lost"),)
-    first = joined([name, states, gpus], "   ", cells)
+    first = joined([name, states, gpus, *_jobs(jobs)], "   ", cells)
     return [
         spread(first, ((f"{clock} ", "dim"),), cells),
         joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals)], "   ", cells - 1),
     ]
+
+
+def _jobs(jobs: JobCounts | None) -> list[Line]:
+    if jobs is None:
+        return []
+    running: Line = (("jobs ", "dim"), (str(jobs.running), "strong" if jobs.running else "text"), (" running", "dim"))
+    queued: Line = ((f" · {jobs.queued} queued", "dim"),) if jobs.queued else ()
+    notices: list[Line] = [((f"{jobs.notices} notice{'s' * (jobs.notices != 1)}", "lost"),)] if jobs.notices else []
+    return [*notices, (*running, *queued)]
 
 
 def _states(totals: Totals) -> Line:
@@ -91,20 +104,27 @@ def _extras(totals: Totals) -> list[Line]:
     return extras
 
 
+def node_sums(totals: Totals) -> tuple[Line, ...]:
+    """`12 nodes  $123.00/h  idle $4.00/h`."""
+    known = totals.unpriced < totals.nodes or not totals.nodes
+    sums: list[Line] = [
+        ((f"{totals.nodes} node{'s' * (totals.nodes != 1)}", "text"),),
+        ((f"{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN, "text"),),
+    ]
+    if totals.idle_usd_per_hour:
+        sums.append((("idle ", "dim"), (f"{fmt.usd(totals.idle_usd_per_hour)}/h", "idle")))
+    if totals.unpriced:
+        sums.append(((f"{totals.unpriced} without a price", "dim"),))
+    return tuple(sums)
+
+
 def status_line(shown: Shown, note: Line, cells: int) -> Line:
     """Sums of the rows that are shown at the left; hidden columns and a frozen order at the right; a note wins the middle."""
-    totals = shown.totals
-    known = totals.unpriced < totals.nodes or not totals.nodes
     left: list[Line] = []
     if shown.filter_text:
         left.append(((" ", "dim"), (f"/{fitted(fmt.clean(shown.filter_text), min(30, len(shown.filter_text)))}", "accent")))
-    count: Line = ((f"{totals.nodes} node{'s' * (totals.nodes != 1)}", "text"),)
-    left.append(count if left else ((" ", "dim"), *count))
-    left.append(((f"{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN, "text"),))
-    if totals.idle_usd_per_hour:
-        left.append((("idle ", "dim"), (f"{fmt.usd(totals.idle_usd_per_hour)}/h", "idle")))
-    if totals.unpriced:
-        left.append(((f"{totals.unpriced} without a price", "dim"),))
+    first, *rest = shown.sums
+    left += [first if left else ((" ", "dim"), *first), *rest]
     right: list[Line] = []
     if shown.sorted_by:
         right.append((("by ", "dim"), (shown.sorted_by, "text")))

@@ -12,9 +12,10 @@ from tui import format as fmt
 from tui.alerts import priced, silence
 from tui.columns import age_text, purchase_text
 from tui.fleet import GpuUse, NodeView
-from tui.ui.lines import BLANK, Line, cropped, fitted, joined, spread
+from tui.ui.lines import BLANK, Line, cropped, fitted, joined, spread, wrapped
 from tui.ui.panes.gpu import brief, full, short_model
 from tui.ui.panes.host import alert_lines, host_lines, identity_lines, sensor_lines
+from tui.ui.panes.job import job_lines
 
 LEFT_FOR_THE_REST = 18
 """Lines below the fleet that must be free beside GPUs of two lines each."""
@@ -32,6 +33,8 @@ def title_line(view: NodeView, now: float, cells: int) -> Line:
     info, state = view.info, view.state(now)
     word = state if state == "live" else f"{state} {age_text(view, now)}" if view.heard_at is not None else state
     left: list[Line] = [((f" {fmt.clean(view.name)}", "strong"),), ((word, _STATE_STYLES[state]),)]
+    if view.notice is not None:
+        left.append(((view.notice.brief(view.utc(now)), "lost" if view.notice.hard else "idle"),))
     if info:
         place = info.zone or info.region
         words = (info.instance_type, place, purchase_text(info.purchase) if info.purchase else None)
@@ -57,28 +60,44 @@ def detail(view: NodeView, now: float, at: datetime, cells: int, height: int) ->
     gpus = [brief(view, use, cells, dim) for use in view.uses]
     if 2 * len(gpus) + LEFT_FOR_THE_REST <= room:
         gpus = [line for use in view.uses for line in full(view, use, cells, dim)]
-    notes = [*sensor_lines(view, cells), *alert_lines(alerts_of(view, now, at), at, cells)]
+    notes = [*notice_lines(view, now, cells), *sensor_lines(view, cells), *alert_lines(alerts_of(view, now, at), at, cells)]
     body = [*gpus, *notes]
-    for title, more in (("Processes", process_lines(view.uses, cells, at)), ("Host", host_lines(_host(view), cells))):
-        if len(body) + len(more) + 2 <= room:
+    for title, more in (
+        ("Jobs", job_lines(view, now, cells)),
+        ("Processes", process_lines(view.uses, cells, at)),
+        ("Host", host_lines(_host(view), cells)),
+    ):
+        if more and len(body) + len(more) + 2 <= room:
             body += [BLANK, rule(title, cells), *more]
     if len(body) > room:
         body = [*body[: room - 1], ((f"    … {len(body) - room + 1} more: Enter", "dim"),)] if room else []
     return [cropped(line, cells) for line in (*lines, *body)]
 
 
+def notice_lines(view: NodeView, now: float, cells: int) -> list[Line]:
+    """What the cloud will do to it, with the time that is left."""
+    if view.notice is None:
+        return []
+    text = f"{view.notice.notice.cloud} notice: {view.notice.sentence(view.utc(now))}"
+    return wrapped(fmt.clean(text), "lost" if view.notice.hard else "idle", cells, "  ")
+
+
 def page(view: NodeView, now: float, at: datetime, cells: int) -> list[Line]:
     """All there is to say about a node."""
     dim = view.state(now) != "live"
     lines: list[Line] = []
-    if wrong := [*sensor_lines(view, cells), *alert_lines(alerts_of(view, now, at), at, cells)]:
+    if wrong := [*notice_lines(view, now, cells), *sensor_lines(view, cells), *alert_lines(alerts_of(view, now, at), at, cells)]:
         lines += [rule("Attention", cells), *wrong, BLANK]
     if view.uses:
         lines.append(rule(_gpu_title(view), cells, "utilisation of the last minute"))
         named = len({use.gpu.model for use in view.uses}) > 1
         for use in view.uses:
             lines += full(view, use, cells, dim, named=named)
-        lines += [BLANK, rule("Processes", cells), *process_lines(view.uses, cells, at), BLANK]
+        lines.append(BLANK)
+    if jobs := job_lines(view, now, cells):
+        lines += [rule("Jobs", cells, f"{view.jobs.running} running, {view.jobs.queued} queued"), *jobs, BLANK]
+    if view.uses:
+        lines += [rule("Processes", cells), *process_lines(view.uses, cells, at), BLANK]
     lines += [rule("Host", cells), *host_lines(_host(view), cells), BLANK]
     lines += [rule("Node", cells), *identity_lines(view, now, cells)]
     return [cropped(line, cells) for line in lines]

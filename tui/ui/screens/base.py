@@ -65,6 +65,10 @@ class RackrateScreen(Screen[None]):
         for footer in self.query(Footer):
             footer.display = rows >= FOOTER_FROM_ROWS
 
+    def action_jobs(self) -> None:
+        """The jobs of the whole fleet."""
+        self.rackrate.action_jobs()
+
     def note(self, text: str, style: str = "idle") -> None:
         """A sentence in the status line for a few seconds."""
         for status in self.query(StatusLine):
@@ -74,4 +78,4 @@ class RackrateScreen(Screen[None]):
         """The totals of all nodes."""
         app = self.rackrate
         for header in self.query(Header):
-            header.show_totals(app.totals(), app.costs, app.clock_text())
+            header.show_totals(app.totals(), app.costs, app.clock_text(), app.job_counts())

@@ -13,10 +13,10 @@ from tui.fleet import Totals
 from tui.format import clean
 from tui.ui import actions
 from tui.ui.lines import Line
-from tui.ui.panes.header import Shown
+from tui.ui.panes.header import node_sums
 from tui.ui.panes.node import detail
-from tui.ui.screens.base import RackrateScreen
-from tui.ui.widgets.fleet_table import SORTABLE, FleetTable
+from tui.ui.screens.table import TableScreen
+from tui.ui.widgets.fleet_table import FleetTable
 from tui.ui.widgets.header import Header
 from tui.ui.widgets.line_table import LineTable
 from tui.ui.widgets.lines_view import LinesView
@@ -35,10 +35,11 @@ NO_NODES: tuple[Line, ...] = (
 )
 
 
-class FleetScreen(RackrateScreen):
+class FleetScreen(TableScreen):
     """The first screen."""
 
     SCOPE = "fleet"
+    ROWS = "Nodes"
     BINDINGS: ClassVar = actions.bindings("fleet")
     CSS = "FleetScreen #detail { height: auto; }"
 
@@ -60,16 +61,11 @@ class FleetScreen(RackrateScreen):
     def table(self) -> FleetTable:
         return self.query_one(FleetTable)
 
-    @property
-    def filter_text(self) -> str:
-        return self.query_one(FilterBar).applied
-
     def draw(self) -> None:
-        app, table = self.rackrate, self.table
         self.show_header()
         self._explain_empty()
-        table.update(app.clock())
-        self._show_status()
+        self.table.update(self.rackrate.clock())
+        self.show_status()
         self._show_detail()
 
     def _explain_empty(self) -> None:
@@ -78,27 +74,24 @@ class FleetScreen(RackrateScreen):
         else:
             self.table.empty = ((("  No node matches this filter. Esc clears it.", "dim"),),)
 
-    def _show_status(self) -> None:
-        app, table = self.rackrate, self.table
-        shown = Shown(
-            totals=self._sums(),
-            filter_text=self.filter_text,
-            hidden_columns=table.hidden_columns,
-            frozen_seconds=table.held_seconds(app.clock()),
-            sorted_by="" if table.shows(table.sort_column) else table.sort_column.title,
-        )
-        self.query_one(StatusLine).show_sums(shown, self._trouble())
+    def sums(self) -> tuple[Line, ...]:
+        return node_sums(self._totals())
 
-    def _sums(self) -> Totals:
-        """Of exactly the rows that are shown."""
+    def _totals(self) -> Totals:
         app, keys = self.rackrate, self.table.keys
         return app.totals() if len(keys) == len(app.fleet) else app.fleet.totals(app.clock(), keys)
 
-    def _trouble(self) -> Line:
-        """Why the node under the cursor does not answer."""
-        key = self.table.cursor_key
-        view = self.rackrate.fleet[key] if key is not None and key in self.rackrate.fleet else None
-        return ((f"{clean(view.name)}: {clean(view.error)}", "lost"),) if view and view.error else ()
+    def trouble(self) -> Line:
+        """Why the node under the cursor does not answer, or what the cloud will do to it."""
+        app, key = self.rackrate, self.table.cursor_key
+        view = app.fleet[key] if key is not None and key in app.fleet else None
+        if view is None:
+            return ()
+        if view.error:
+            return ((f"{clean(view.name)}: {clean(view.error)}", "lost"),)
+        if view.notice is None:
+            return ()
+        return ((f"{clean(view.name)}: {clean(view.notice.sentence(view.utc(app.clock())))}", "lost" if view.notice.hard else "idle"),)
 
     def _show_detail(self) -> None:
         app, pane, table = self.rackrate, self.query_one("#detail", LinesView), self.table
@@ -125,54 +118,13 @@ class FleetScreen(RackrateScreen):
         if self.table.cursor_key is not None:
             self.rackrate.open_node(self.table.cursor_key)
 
-    def action_filter(self) -> None:
-        self.query_one(FilterBar).open()
-        self._show_detail()
-
-    def action_back(self) -> None:
-        """Clears the filter; where there is none, says so."""
-        if self.filter_text:
-            self.query_one(FilterBar).clear()
-        else:
-            self.note("This is the top: q quits, Enter opens a node.", "dim")
-
-    def action_sort_key(self, key: str) -> None:
-        self.table.sort_by(next(column for column in SORTABLE if column.sort_key == key))
-        self.redraw()
-
-    def action_sort_next(self, step: int) -> None:
-        self.table.sort_step(step)
-        self.redraw()
-
-    def action_reverse(self) -> None:
-        self.table.reverse()
-        self.redraw()
-
-    def action_columns(self) -> None:
-        if not self.table.next_columns():
-            self.note("All columns are shown.", "dim")
-        self.redraw()
+    def nothing_above(self) -> None:
+        self.note("This is the top: q quits, Enter opens a node.", "dim")
 
     def on_line_table_opened(self, event: LineTable.Opened) -> None:
         self.rackrate.open_node(event.key)
 
-    def on_line_table_title_clicked(self, event: LineTable.TitleClicked) -> None:
-        column = next((column for column in SORTABLE if column.id == event.column_id), None)
-        if column is None:
-            self.note("Nodes are not sorted by this column.", "dim")
-        else:
-            self.table.sort_by(column)
-            self.redraw()
-
     def on_line_table_moved(self, event: LineTable.Moved) -> None:
         self.table.note_moved()
-        self._show_status()
+        self.show_status()
         self._show_detail()
-
-    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
-        self.table.select(event.wanted)
-        self.redraw()
-
-    def on_filter_bar_closed(self, event: FilterBar.Closed) -> None:
-        self.table.focus()
-        self.redraw()

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from tui.columns import NODE_COLUMNS
+from tui.columns import FLEET_COLUMNS
 from tui.ui import actions
 from tui.ui.lines import BLANK, Line, fitted
 from tui.ui.panes.node import rule
@@ -45,7 +45,7 @@ def help_lines(cells: int) -> list[Line]:
     lines += [
         ((f"  {column.sort_key or ' '}  ", "key"), (fitted(column.title, 12), "text"),
          (f"sorts by it with {column.sort_key}" if column.sort_key else "", "dim"))
-        for column in NODE_COLUMNS
+        for column in FLEET_COLUMNS
     ]  # fmt: skip
     lines += [BLANK, rule("Signs", cells)]
     lines += [((f"  {fitted(sign, 17)}", style), (text, "text")) for sign, style, text in _SIGNS]

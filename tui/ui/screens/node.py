@@ -5,6 +5,7 @@ Invariant: the newest values stay when the node falls silent, dimmed and with th
 
 from __future__ import annotations
 
+import shlex
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -53,6 +54,12 @@ class NodeScreen(RackrateScreen):
 
     def action_back(self) -> None:
         self.app.pop_screen()
+
+    def action_jobs(self) -> None:
+        self.rackrate.action_jobs(f"node:{shlex.quote(self.node)}")
+
+    def action_submit(self) -> None:
+        self.rackrate.action_submit(self.node)
 
     def action_step_node(self, step: int) -> None:
         """The next node in the order of the table."""

@@ -6,6 +6,7 @@ Invariant: it shrinks to one line on a low screen and vanishes on a tiny one; it
 from __future__ import annotations
 
 from tui.fleet import Totals
+from tui.fleet_jobs import JobCounts
 from tui.ui.panes.header import Costs, header_lines
 from tui.ui.widgets.lines_view import RaisedLines
 
@@ -20,6 +21,7 @@ def header_height(rows: int) -> int:
 class Header(RaisedLines):
     """Two lines of totals."""
 
-    def show_totals(self, totals: Totals, costs: Costs, clock: str) -> None:
+    def show_totals(self, totals: Totals, costs: Costs, clock: str, jobs: JobCounts | None = None) -> None:
         """Repaints only what changed."""
-        self.show(header_lines(totals, costs, clock, self.app.size.width, header_height(self.app.size.height)))
+        columns, rows = self.app.size
+        self.show(header_lines(totals, costs, clock, columns, header_height(rows), jobs))

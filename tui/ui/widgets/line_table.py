@@ -51,8 +51,8 @@ class LineTable(ScrollView, can_focus=True):
                 overflow-y: auto; scrollbar-gutter: stable; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "cursor(-1)", show=False),
-        Binding("down,j", "cursor(1)", show=False),
+        Binding("up", "cursor(-1)", show=False),
+        Binding("down", "cursor(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
         Binding("pagedown", "page(1)", show=False),
         Binding("home,ctrl+home", "edge(-1)", show=False),

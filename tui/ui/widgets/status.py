@@ -6,6 +6,7 @@ Invariant: the status sums over exactly the rows that are shown; a note covers i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,12 +15,13 @@ from textual.message import Message
 from textual.widgets import Input
 
 from tui.errors import WrongUsage
-from tui.query import Predicate, parse
+from tui.query import NODE_WORDS, Words, parse
 from tui.ui.actions import Scope
 from tui.ui.lines import Line, cropped, wrapped
 from tui.ui.panes.header import Shown, footer_line, status_line
 from tui.ui.widgets.lines_view import RaisedLines
 
+NODE_EXAMPLE = "state:idle gpu:A100 user:me util<20 cost>5 !spot"
 NOTE_SECONDS = 4.0
 HISTORY_LENGTH = 50
 HINT_ROWS = 3
@@ -88,7 +90,7 @@ class FilterBar(Vertical):
     class Changed(Message):
         """Another filter holds: `wanted` is None for no filter."""
 
-        def __init__(self, text: str, wanted: Predicate | None) -> None:
+        def __init__(self, text: str, wanted: Callable[[Any, float], bool] | None) -> None:
             super().__init__()
             self.text = text
             self.wanted = wanted
@@ -96,15 +98,17 @@ class FilterBar(Vertical):
     class Closed(Message):
         """Typing ended; the filter stays as it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: Words = NODE_WORDS, example: str = NODE_EXAMPLE) -> None:
         super().__init__()
+        self._words = words
+        self._example = example
         self.applied = ""
         """The filter that holds: what is typed may be wrong."""
         self._history: list[str] = []
         self._place = 0
 
     def compose(self) -> ComposeResult:
-        yield FilterInput(placeholder="filter: state:idle gpu:A100 user:me util<20 cost>5 !spot", select_on_focus=False)
+        yield FilterInput(placeholder=f"filter: {self._example}", select_on_focus=False)
         yield RaisedLines()
 
     def on_mount(self) -> None:
@@ -116,6 +120,10 @@ class FilterBar(Vertical):
         self.add_class("-open")
         self._explain()
         self.query_one(FilterInput).focus()
+
+    def put(self, text: str) -> None:
+        """Filters by `text` without showing the line."""
+        self.query_one(FilterInput).value = text
 
     def clear(self) -> None:
         """No filter any more."""
@@ -140,7 +148,7 @@ class FilterBar(Vertical):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         try:
-            wanted = parse(event.value) if event.value.strip() else None
+            wanted = parse(event.value, self._words) if event.value.strip() else None
         except WrongUsage as error:
             self._explain(str(error))
             return

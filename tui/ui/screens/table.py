@@ -1,0 +1,101 @@
+"""What the screens of one arranged table have in common: filter, order, columns, and a status that sums what is shown.
+
+Invariant: the same keys do the same on each of them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tui.ui.lines import Line
+from tui.ui.panes.header import Shown
+from tui.ui.screens.base import RackrateScreen
+from tui.ui.widgets.arranged_table import ArrangedTable
+from tui.ui.widgets.line_table import LineTable
+from tui.ui.widgets.status import FilterBar, StatusLine
+
+
+class TableScreen(RackrateScreen):
+    """Subclasses compose one `ArrangedTable`, a `FilterBar` and a `StatusLine`, and say what the rows add up to."""
+
+    ROWS: ClassVar[str]
+    """What the rows are called in a sentence."""
+
+    @property
+    def table(self) -> ArrangedTable:
+        return self.query_one(ArrangedTable)
+
+    @property
+    def filter_text(self) -> str:
+        return self.query_one(FilterBar).applied
+
+    def sums(self) -> tuple[Line, ...]:
+        """Over exactly the rows that are shown."""
+        raise NotImplementedError
+
+    def trouble(self) -> Line:
+        """What must be said of the row under the cursor."""
+        return ()
+
+    def nothing_above(self) -> None:
+        """Esc without a filter."""
+        self.app.pop_screen()
+
+    def show_status(self) -> None:
+        app, table = self.rackrate, self.table
+        shown = Shown(
+            sums=self.sums(),
+            filter_text=self.filter_text,
+            hidden_columns=table.hidden_columns,
+            frozen_seconds=table.held_seconds(app.clock()),
+            sorted_by="" if table.shows(table.sort_column) else table.sort_column.title,
+        )
+        self.query_one(StatusLine).show_sums(shown, self.trouble())
+
+    def action_filter(self) -> None:
+        self.query_one(FilterBar).open()
+        self.redraw()
+
+    def action_back(self) -> None:
+        """Clears the filter; where there is none, leaves."""
+        if self.filter_text:
+            self.query_one(FilterBar).clear()
+        else:
+            self.nothing_above()
+
+    def action_sort_key(self, key: str) -> None:
+        self.table.sort_by(next(column for column in self.table.sortable if column.sort_key == key))
+        self.redraw()
+
+    def action_sort_next(self, step: int) -> None:
+        self.table.sort_step(step)
+        self.redraw()
+
+    def action_reverse(self) -> None:
+        self.table.reverse()
+        self.redraw()
+
+    def action_columns(self) -> None:
+        if not self.table.next_columns():
+            self.note("All columns are shown.", "dim")
+        self.redraw()
+
+    def on_line_table_title_clicked(self, event: LineTable.TitleClicked) -> None:
+        column = next((column for column in self.table.sortable if column.id == event.column_id), None)
+        if column is None:
+            self.note(f"{self.ROWS} are not sorted by this column.", "dim")
+        else:
+            self.table.sort_by(column)
+            self.redraw()
+
+    def on_line_table_moved(self, event: LineTable.Moved) -> None:
+        self.table.note_moved()
+        self.redraw()
+
+    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
+        self.table.select(event.wanted)
+        self.redraw()
+
+    def on_filter_bar_closed(self, event: FilterBar.Closed) -> None:
+        self.table.focus()
+        self.redraw()
