@@ -278,9 +278,14 @@ def _gang_faults(spec: JobSpec) -> Iterator[str]:
         yield f"{_shown(spec.gang.id)} is no id of a run over several nodes"
     if spec.array:
         yield "a run over several nodes cannot be an array"
-    if spec.gang.endpoint is not None and not re.fullmatch(r"[A-Za-z0-9._:\[\]%-]{1,255}:[0-9]{1,5}", spec.gang.endpoint):
+    if spec.gang.endpoint is not None and not is_endpoint(spec.gang.endpoint):
         yield f"{_shown(spec.gang.endpoint)} is no HOST:PORT"
     yield from torchrun.gang_faults(spec.command, shell=spec.shell, gang=spec.gang)
+
+
+def is_endpoint(text: str) -> bool:
+    """Whether it can be HOST:PORT."""
+    return re.fullmatch(r"[A-Za-z0-9._:\[\]%-]{1,255}:[0-9]{1,5}", text) is not None
 
 
 def _queue_faults(spec: JobSpec, node: NodeFacts, jobs: JobsTable) -> Sequence[str]:
