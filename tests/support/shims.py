@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from agent.isolation.group import sweep
+from agent.isolation.group import clear, sweep
 from agent.isolation.host import detect
 from agent.isolation.limits import Limits
 from agent.isolation.plan import plan
@@ -147,7 +147,9 @@ class Shims:
         for shim in self._made:
             shim.clear()
         if HAS_CGROUPS:
-            sweep(str(detect(parent=PARENT).root), PARENT, set())
+            root = str(detect(parent=PARENT).root)
+            sweep(root, PARENT, set())
+            clear(root, PARENT)
 
 
 @contextmanager
@@ -159,3 +161,13 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Takes all the space that a disk has."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass

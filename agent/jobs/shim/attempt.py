@@ -44,11 +44,8 @@ def main(argv: list[str]) -> int:
     """0: the exit record is written. 2: wrong usage. 3: this attempt is another's, given up, or was begun before."""
     if len(argv) != 2:
         return USAGE
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    _shed_inherited()
     os.chdir(argv[1])
-    os.umask(0o077)
-    _close_inherited()
     lock = _take_lock()
     if lock is None or any(map(os.path.lexists, (_ABANDONED_FILE, records.EXIT_FILE, "log"))):
         return NOT_OURS
@@ -57,13 +54,21 @@ def main(argv: list[str]) -> int:
     return DONE
 
 
-def _close_inherited() -> None:
+def _shed_inherited() -> None:
+    """Whatever an agent's thread had set: blocked and handled signals, open files, or none in the place of 0, 1 and 2."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.umask(0o077)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
                 os.close(int(name))
             except OSError:  # the listing's own
                 pass
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(nothing)
 
 
 def _take_lock() -> int | None:
@@ -120,10 +125,13 @@ class Attempt:
                 self._begin()
                 self._stand_by()
         except StartError as error:
-            self._start_error = str(error)[:2000]
-        except OSError as error:
-            self._start_error = f"the job's process could not be made ready: {error}"[:2000]
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - before the fork: the loop after it sees to itself
+            self._fail(f"the job's process could not be made ready: {error}")
         self._finish()
+
+    def _fail(self, sentence: str) -> None:
+        self._start_error = sentence[:2000].encode("utf-8", "replace").decode()
 
     def _prepare(self) -> None:
         """Everything before the fork. Raises StartError, OSError."""
@@ -259,7 +267,7 @@ class Attempt:
         if self._said == child.GO:
             self._has_begun()
         elif self._said:
-            self._start_error = child.failure(self._launch, self._said)[:2000]
+            self._fail(child.failure(self._launch, self._said))
 
     def _has_begun(self) -> None:
         self._leader.begun = True

@@ -210,6 +210,19 @@ def test_a_killed_shim_leaves_a_lost_attempt_whose_processes_are_found(shims: Sh
     assert shim.dir.leader_pidfd() is None and shim.dir.shim_pidfd() is None
 
 
+def test_a_shim_needs_nothing_good_from_who_starts_it(shims: Shims) -> None:
+    """Signals blocked and ignored, and no descriptors at all: what a thread of a daemon may hand on."""
+    shim = shims(python("import os, sys; os.write(1, b'x' * 200000); sys.exit(os.fork() and 4)"))
+    shim.dir.prepare(shim.launch)
+    start = (
+        "import os, signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nos.closerange(0, 3)\nos.execv(sys.argv[1], sys.argv[1:])"
+    )
+    shim.process = subprocess.Popen([sys.executable, "-c", start, *shim_argv(shim.path)], start_new_session=True)
+    record = shim.end()
+    assert (record.exit_code, record.log_bytes) == (4, 200_000)
+
+
 def test_only_a_kill_ends_the_shim(shims: Shims) -> None:
     shim = shims(python("import time; print('up', flush=True); time.sleep(0.5)")).start().wrote("up")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGQUIT):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.jobs.attempt_dir import boot_id
-from tests.support.shims import Shim, Shims, holders, needs_root, python, small_disk, until
+from tests.support.shims import Shim, Shims, fill, holders, needs_root, python, small_disk, until
 
 STUBBORN = """
 import os, signal, sys, time
@@ -228,12 +228,3 @@ def test_a_stop_reaches_the_job_on_a_full_disk_and_its_end_is_recorded(shims: Sh
         record = shim.end()
         assert record.exit_code == 3 and record.stop is not None and record.stop.cause == "cancelled"
         assert not (shim.path / "stop.json").exists()
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
