@@ -122,7 +122,7 @@ class Lives:
         live.folder = await starter.put_files(self._context, prepared)
         row = self._store.get(live.id)
         if row.stop_cause is not None:  # between this look and the spawn nothing else runs
-            return Verdict(cause=row.stop_cause, evidence="it was stopped before its first process began", started=False)
+            return Verdict(cause=row.stop_cause, evidence=_unbegun(row), started=False)
         live.child, live.pidfd = starter.spawn(prepared, self._context.environ)
         live.spawned = True
         return None
@@ -224,7 +224,7 @@ class Lives:
             pids = record.left
         left += await self._until_clean(live, pids)
         row = self._store.get(live.id)
-        verdict = judge(
+        verdict = _never_begun(record, row) or judge(
             record,
             standing,
             row.stop_cause,
@@ -362,6 +362,20 @@ class Lives:
         row = self._store.get(live.id)
         notes = {"price": row.notes.get("price", ""), "gpus": row.notes.get("gpus", "0"), "begun_ms": str(live.begun_ms)}
         return {"left_behind": tuple(left) or (verdict.evidence,), "notes": {**notes, NOTE: Drains.note(drain)}}
+
+
+def _never_begun(record: ExitRecord | None, row: JobRow) -> Verdict | None:
+    """The shim found the order to stop before it had started anything."""
+    if record is None or record.stop is None or record.start_error is not None or record.started_at is not None:
+        return None
+    if record.exit_code is not None or record.signal is not None:
+        return None
+    return Verdict(cause=row.stop_cause or record.stop.cause, evidence=_unbegun(row), started=False)
+
+
+def _unbegun(row: JobRow) -> str:
+    why = f"{row.stop_evidence}, " if row.stop_evidence else ""
+    return f"{why}before its first process began"
 
 
 def _kill_lost(live: Live, wait_seconds: float) -> list[str]:

@@ -147,11 +147,13 @@ def gang_argv(command: Sequence[str], gang: Gang) -> tuple[str, ...]:
         return (*command[: launcher.at], *options, *command[launcher.at :])
     if not _PYTHON.fullmatch(os.path.basename(command[0])):
         return ("torchrun", *options, "--no-python", *command)
+    torch = (command[0], "-m", _MODULES[0], *options)
     module = _module_at(command, 0)
-    if module is not None:
-        return (command[0], "-m", _MODULES[0], *options, "-m", *command[module:])
-    script = next((at for at, word in enumerate(command) if at and not word.startswith("-")), None)
-    return (command[0], "-m", _MODULES[0], *options, *(command[script:] if script is not None else command[1:]))
+    if module == 2:
+        return (*torch, "-m", *command[module:])
+    if len(command) > 1 and not command[1].startswith("-"):
+        return (*torch, *command[1:])
+    return (*torch, "--no-python", *command)  # it has options of the interpreter, or its program in the command
 
 
 def _gang_options(gang: Gang) -> tuple[str, ...]:
