@@ -175,7 +175,7 @@ class MpsGpu:
             pass  # the fault that brought us here says more
 
     def _clear(self) -> None:
-        self._daemon.stop()
+        self._daemon.stop(hangs=self._started and not self._health.answers())
         self._started = False
         self._health.forget()
         self._restore = self._modes.restore()

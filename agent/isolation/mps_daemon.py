@@ -144,11 +144,12 @@ class Daemon:
         if done.returncode:
             raise MpsFault(f"the MPS control daemon of {self._uuid} does not start: {text or f'exit status {done.returncode}'}")
 
-    def stop(self) -> None:
-        """Ends daemon and servers: asked first, killed if that does not help. Raises MpsFault for what is left."""
+    def stop(self, *, hangs: bool = False) -> None:
+        """Ends daemon and servers: asked first (not one that hangs), killed if that does not help. MpsFault for what is left."""
         if self.pid() is not None:
             try:
-                self._control.quit(QUIT_SECONDS)
+                if not hangs:
+                    self._control.quit(QUIT_SECONDS)
             except MpsFault:
                 pass  # gone meanwhile, or it hangs
             self._kill_daemon()

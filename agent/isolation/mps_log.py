@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections import deque
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -40,6 +41,7 @@ class LogTail:
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
+            self._offset, self._rest = 0, b""  # one that comes is new as a whole, though it may get the same inode
             return []
         try:
             return self._read(descriptor)
@@ -48,6 +50,8 @@ class LogTail:
 
     def _read(self, descriptor: int) -> list[str]:
         status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return []
         if self._offset is None:
             self._offset = max(0, status.st_size - self._from_end)
         elif status.st_ino != self._inode or status.st_size < self._offset:
@@ -66,6 +70,13 @@ def cut(path: Path) -> None:
             os.truncate(path, 0)
     except OSError:
         pass
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 class _Exit(NamedTuple):
@@ -87,8 +98,8 @@ class ServerHistory:
         """Reads lines in their order; those that say nothing of a server are skipped."""
         for line in lines:
             found = _LINE.search(line)
-            if found:
-                self._take(datetime.fromisoformat(found[1]), found[2])
+            if found and (at := _time(found[1])) is not None:
+                self._take(at, found[2])
 
     def _take(self, at: datetime, text: str) -> None:
         if text.startswith("Starting control daemon"):

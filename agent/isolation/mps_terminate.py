@@ -1,7 +1,7 @@
-"""Ends the GPU work of a job's MPS clients before the job is killed: `mps_terminate.py CONTROL PIPE_DIR PIDS`.
+"""Ends the GPU work of a job's MPS clients before the job is killed: `mps_terminate.py CONTROL PIPE_DIR PIDS [SECONDS]`.
 
 Invariant: exit status 0 only when none of the PIDS (comma between) is on any server's list of clients any more, or none
-was; 1 when one still is; 2 when the daemon does not answer, or the call is wrong. Never longer than TOTAL_SECONDS. A
+was; 1 when one still is; 2 when the daemon does not answer, or the call is wrong. Never longer than SECONDS (4.5). A
 client that is killed in the middle of its work can hang the GPU for all. Standard library alone: runs with `-I -S`.
 """
 
@@ -63,22 +63,35 @@ def terminate(control: Control, wanted: set[int], deadline: float) -> set[int]:
             if new:
                 control.ask(*(f"terminate_client {server} {pid}" for server, pid in new))
                 asked.update(new)
-        clients = control.clients(wanted)
-        if clients and time.monotonic() + 2 * PAUSE_SECONDS >= deadline:
+        newer = look_again(control, wanted, deadline)
+        if newer is None:
             break
-        time.sleep(PAUSE_SECONDS if clients else 0)
+        clients = newer
     return set().union(*clients.values()) if clients else set()
+
+
+def look_again(control: Control, wanted: set[int], deadline: float) -> dict[int, set[int]] | None:
+    """The clients a moment later; None when the time is over."""
+    if time.monotonic() + PAUSE_SECONDS >= deadline:
+        return None
+    time.sleep(PAUSE_SECONDS)
+    try:
+        return control.clients(wanted)
+    except NoAnswer:
+        if time.monotonic() < deadline:
+            raise
+        return None
 
 
 def main(argv: list[str]) -> int:
     """The exit status; what went wrong is a line on standard error."""
-    if len(argv) != 3 or not all(pid.isdecimal() for pid in argv[2].split(",") if pid):
-        print("usage: mps_terminate.py CONTROL PIPE_DIR PID[,PID...]", file=sys.stderr)
+    if len(argv) not in (3, 4) or not all(pid.isdecimal() for pid in argv[2].split(",") if pid):
+        print("usage: mps_terminate.py CONTROL PIPE_DIR PID[,PID...] [SECONDS]", file=sys.stderr)
         return 2
     wanted = {int(pid) for pid in argv[2].split(",") if pid}
     if not wanted:
         return 0
-    deadline = time.monotonic() + TOTAL_SECONDS
+    deadline = time.monotonic() + (float(argv[3]) if argv[3:] else TOTAL_SECONDS)
     try:
         left = terminate(Control(argv[0], argv[1], deadline), wanted, deadline)
     except NoAnswer as error:

@@ -22,10 +22,9 @@ API nvmlDeviceGetCpuAffinity(nvmlDevice_t d, unsigned n, unsigned long *s) { ENT
 API nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t d, unsigned n, unsigned long *s, nvmlAffinityScope_t sc) { ENTER(d); (void)sc; return cpuset(d, "cpus", n, s); }
 API nvmlDeviceGetMemoryAffinity(nvmlDevice_t d, unsigned n, unsigned long *s, nvmlAffinityScope_t sc) { ENTER(d); (void)sc; return cpuset(d, "mems", n, s); }
 
-/* ---- setters: checked and logged, never stored (the file is the truth) ---------------------------- */
+/* ---- setters: checked and logged, never stored (SetComputeMode is: queries.h) ---------------------- */
 #define SET(fn, args) API fn args { ENTER(d); LEAVE(geteuid() ? 4 : OK); }
 SET(nvmlDeviceSetPersistenceMode, (nvmlDevice_t d, nvmlEnableState_t x) )
-SET(nvmlDeviceSetComputeMode, (nvmlDevice_t d, nvmlComputeMode_t x) )
 SET(nvmlDeviceSetPowerManagementLimit, (nvmlDevice_t d, unsigned x) )
 SET(nvmlDeviceSetGpuLockedClocks, (nvmlDevice_t d, unsigned x, unsigned y) )
 SET(nvmlDeviceResetGpuLockedClocks, (nvmlDevice_t d) )

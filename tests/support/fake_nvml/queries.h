@@ -90,7 +90,7 @@ static int store(const void *d, const char *key, unsigned value)           /* re
     return fclose(f) || rename(partial, path) ? 999 : OK;
 }
 API nvmlDeviceSetComputeMode(nvmlDevice_t d, nvmlComputeMode_t mode)
-{ ENTER(d); unsigned x; int rc = get_u32(d, "compute_mode", &x); LEAVE(rc ? rc : mode > 3 ? BADARG : store(d, "compute_mode", mode)); }
+{ ENTER(d); unsigned x; int rc = geteuid() ? 4 : get_u32(d, "compute_mode", &x); LEAVE(rc ? rc : mode > 3 ? BADARG : store(d, "compute_mode", mode)); }
 
 /* ---- library, system, handles ------------------------------------------------------------ */
 static int init(const char *fn)
