@@ -92,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_run, _add_init, _add_token, _add_doctor, _add_simulate, _add_unit):
+    for add in (_add_run, _add_init, _add_token, _add_doctor, _add_drill, _add_simulate, _add_unit):
         add(commands)
     return parser
 
@@ -177,6 +177,14 @@ def _add_doctor(commands: Commands) -> None:
     )
     _add_config(parser)
     parser.add_argument("--listen", metavar="HOST:PORT", help="the address to check (default: the configured one)")
+    _add_json(parser)
+
+
+def _add_drill(commands: Commands) -> None:
+    from agent.interruption import drill_options
+
+    parser = _command(commands, "drill", drill_options.DOES, drill_options.EXAMPLES, run_drill)
+    drill_options.add(parser, _duration, _count(0))
     _add_json(parser)
 
 
@@ -330,6 +338,18 @@ def run_doctor(options: argparse.Namespace) -> int:
     else:
         print(doctor.render(checks))
     return 1 if any(check.status == "fail" for check in checks) else 0
+
+
+def run_drill(options: argparse.Namespace) -> int:
+    from agent.interruption import drill, drill_options, drill_report
+
+    report = drill.run(drill_options.asked(options, os.environ))
+    if options.json:
+        _print_json(report)
+    else:
+        print(drill_report.text(report))
+        drill.show_log(report)
+    return 0 if report.saved else 1
 
 
 def run_simulate(options: argparse.Namespace) -> int:

@@ -130,7 +130,11 @@ def _since(facts: Facts, at: datetime | None) -> float | None:
 def text(report: DrillReport) -> str:
     """The report for a person; a line a step."""
     steps = (
-        ("notice", 0.0, f"{report.cloud}, {report.notice_at.astimezone(UTC):%H:%M:%S} UTC; the node ends after {report.lead_seconds:g} s"),
+        (
+            "notice",
+            0.0,
+            f"{report.cloud}, {report.notice_at.astimezone(UTC):%H:%M:%S} UTC; the node ends after {report.lead_seconds:g} s",
+        ),
         ("agent knew", report.heard_seconds, ""),
         ("soft signal", report.signalled_seconds, ""),
         ("checkpoint", report.saved_seconds, ""),
