@@ -1,0 +1,43 @@
+"""Uses `agent.isolation.group` as a shim does: `python -I -S isolation_child.py ROOT TASK`, values as JSON on stdin."""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from agent.isolation.group import Group, GroupError  # noqa: E402
+
+
+def prepare(plan):
+    try:
+        applied, failed, steps = Group(plan).prepare()
+    except GroupError as error:
+        return {"error": str(error)}
+    return {"applied": applied, "failed": failed, "steps": steps}
+
+
+def churn(plan, unit, count):
+    """Makes, enters, counts and removes so many groups; tells which were not removed, and what was loaded."""
+    left, text = [], json.dumps(plan)
+    for number in range(count):
+        name = f"job-{number:012d}-1"
+        group = Group(json.loads(text.replace(unit, name)))
+        group.prepare()
+        pid = os.fork()
+        if pid == 0:
+            group.enter()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        group.counters()
+        if not (group.empty() and group.remove()):
+            left.append(name)
+    return {"left": left, "modules": sorted(sys.modules)}
+
+
+def weigh():
+    with open("/proc/self/smaps_rollup") as file:
+        pss = next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+    return {"pss_bytes": pss, "modules": sorted(sys.modules)}
+
+
+print(json.dumps({"prepare": prepare, "churn": churn, "weigh": weigh}[sys.argv[2]](*json.load(sys.stdin))))
