@@ -36,6 +36,7 @@ from agent.security import Tokens, ensure_token
 from agent.sensors import Sensor
 from agent.sensors.host import HostSensor
 from agent.server import create_app
+from agent.workload import Workload
 
 PERIOD_SECONDS = 1.0
 IDENTITY_WAIT_SECONDS = 1.5
@@ -164,7 +165,8 @@ class Node:
         host = HostSensor()
         self._gpus = _gpu_sensor(config, self._identity.name)
         self._static = _static_facts(host, simulated=config.simulate is not None)
-        self._meter: Meter | None = _open_meter(config, self._identity.name)
+        meter = _open_meter(config, self._identity.name)
+        self._meter: Meter | None = meter
         self._sampler = Sampler(self._identity.name, [host, self._gpus])
         self.agent = NodeAgent(
             self._current_info(),
@@ -174,10 +176,12 @@ class Node:
             token,
         )
         self.agent.token_check = Tokens(config.state_dir).match
+        self._workload = Workload(config, self._identity.name, self.agent, meter)
 
     def start(self) -> None:
-        """Starts the sensors, and asks who this machine is; returns at once."""
+        """Starts the sensors, takes over the jobs that run, and asks who this machine is; returns at once."""
         self._sampler.start()
+        self._workload.start()
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._resolve, args=(loop,), daemon=True, name="identity").start()
 
@@ -194,6 +198,7 @@ class Node:
     def _set_identity(self, found: identity.Identity) -> None:
         self._identity = found
         self._settled.set()
+        self._workload.watch(found.cloud)
 
     def _current_info(self) -> wire.NodeInfo:
         """What is known now. Identity and inventory arrive after the start; NVML may come and go."""
@@ -245,7 +250,8 @@ class Node:
                 _say(str(fault))
 
     def close(self) -> None:
-        """Closes the sensors as far as they answer: a driver that hangs is not waited for."""
+        """Closes the sensors as far as they answer: a driver that hangs is not waited for. Jobs run on."""
+        self._workload.close()
         self.close_meter()
         closing = threading.Thread(target=self._sampler.close, daemon=True, name="close-sensors")
         closing.start()

@@ -25,6 +25,7 @@ from agent.errors import JobConflict, JobRefused, JobUnknown
 
 if TYPE_CHECKING:
     from agent.jobs.manager import JobManager
+    from agent.runtime import NodeAgent
 
 LARGEST = 2**53 - 1
 """What JSON carries exactly everywhere."""
@@ -85,12 +86,14 @@ def manager_of(request: Request[Any, Any, Any]) -> JobManager:
     """What runs jobs on the node that is asked. Raises JobConflict where nothing does."""
     agent = agent_of(request)
     if agent.jobs is None:
-        raise JobConflict(_absent(agent.info))
+        raise JobConflict(_absent(agent))
     return agent.jobs
 
 
-def _absent(info: wire.NodeInfo) -> str:
-    return SIMULATED if info.simulated else "jobs are not run on this node: `enabled` is false in [jobs] of its agent.toml"
+def _absent(agent: NodeAgent) -> str:
+    if agent.jobs_fault is not None:
+        return f"jobs cannot run on this node: {agent.jobs_fault}"
+    return SIMULATED if agent.info.simulated else "jobs are not run on this node: `enabled` is false in [jobs] of its agent.toml"
 
 
 def checked(job_id: str) -> str:
@@ -112,7 +115,7 @@ async def job_list(
 ) -> wire.JobList:
     agent = agent_of(request)
     if agent.jobs is None:
-        return wire.JobList(node=agent.info.node, jobs=(), problem=_absent(agent.info))
+        return wire.JobList(node=agent.info.node, jobs=(), problem=_absent(agent))
     return agent.jobs.jobs(ended_limit=ended)
 
 

@@ -127,6 +127,8 @@ class NodeAgent:
         """Why usage cannot be written now; None while it can."""
         self.jobs: JobManager | None = None
         """What runs jobs here; None on a node that only measures."""
+        self.jobs_fault: str | None = None
+        """Why jobs cannot run here, where they should."""
         self.notice: wire.Notice | None = None
         """The cloud's notice that is in force."""
         self._meter = meter

@@ -1,0 +1,75 @@
+"""What the daemon has beside measuring: the jobs of this node, and the cloud's notices that it will be taken away.
+
+Invariant: jobs run on when this ends; a fault in here never ends the measuring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from agent import wire
+from agent.config import AgentConfig
+from agent.errors import AgentFault
+from agent.runtime import NodeAgent
+
+if TYPE_CHECKING:
+    from agent.interruption.watch import NoticeWatch
+    from agent.jobs.manager import JobManager
+    from agent.meter import Meter
+
+
+class Workload:
+    """Jobs and notices of one node; made on the event loop that everything of it belongs to."""
+
+    def __init__(self, config: AgentConfig, node: str, agent: NodeAgent, meter: Meter) -> None:
+        self._agent = agent
+        self._jobs = _open_jobs(config, node, agent, meter) if config.jobs.enabled else None
+        self._watch: NoticeWatch | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        agent.jobs = self._jobs
+
+    def start(self) -> None:
+        """Takes over the jobs that run already, before the first sample."""
+        self._loop = asyncio.get_running_loop()
+        if self._jobs is not None:
+            self._jobs.start()
+
+    def watch(self, cloud: str | None) -> None:
+        """Listens for notices of this cloud, once it is known which one it is."""
+        from agent.interruption.watch import NoticeWatch
+
+        if self._watch is None and cloud not in (None, "on_premises"):
+            self._watch = NoticeWatch(cloud, self._heard)
+            self._watch.start()
+
+    def _heard(self, notice: wire.Notice) -> None:
+        """In the watch's thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take, notice)
+
+    def _take(self, notice: wire.Notice) -> None:
+        in_force = self._watch.current if self._watch is not None else None
+        self._agent.set_notice(in_force or notice)
+
+    def close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+        jobs, self._jobs = self._jobs, None
+        if jobs is not None:
+            self._agent.jobs = None
+            jobs.close()
+
+
+def _open_jobs(config: AgentConfig, node: str, agent: NodeAgent, meter: Meter) -> JobManager | None:
+    """None, and a sentence on stderr, where the queue cannot be read: the node is measured all the same."""
+    from agent.jobs.manager import JobManager
+
+    try:
+        return JobManager.open(config, node, gpus=lambda: agent.info.gpus, on_change=agent.publish_job, meter=meter)
+    except AgentFault as fault:
+        agent.jobs_fault = str(fault)
+        print(f"rackrate-agent: jobs cannot run: {fault}", file=sys.stderr, flush=True)
+        return None
