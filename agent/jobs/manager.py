@@ -62,7 +62,7 @@ class JobManager:
         )  # fmt: skip
         self._stopper = Stopper(context, self._lives, self._changed)
         self._queue.lives, self._queue.stopper = self._lives, self._stopper
-        self._desk = Desk(context, self._queue, node, self._sharing)
+        self._desk = Desk(context, self._queue, node, self._view, self._sharing)
         self._rounds = Rounds(
             context, self._view, self._lives, self._queue, self._stopper, self._sharing, self._drains,
             changed=self._changed, freed=self._freed,
@@ -106,14 +106,13 @@ class JobManager:
         self._recovering = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
-        """What may take a while: sharing is adopted before the queue moves, leftovers are cleared after."""
+        """What may take a while: shared GPUs are taken over, leftovers are cleared."""
+        self._queue.kick()
         try:
             await self._sharing.adopt(recover.shares(self._store))
-            self._queue.kick()
             await asyncio.to_thread(recover.sweep, self._context, recover.known_units(self._lives, self._drains))
         except Exception as error:
             self._context.failed("what an earlier agent left", error)
-            self._queue.kick()
 
     def close(self) -> None:
         """Lets go of everything; jobs run on."""

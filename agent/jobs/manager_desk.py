@@ -17,7 +17,7 @@ from agent.jobs import arrays, plan, placement, starter, submit, users
 from agent.jobs.actor import Actor
 from agent.jobs.context import Context, now
 from agent.jobs.manager_queue import Queue
-from agent.jobs.node_shape import NodeView
+from agent.jobs.node_shape import GpuView, NodeView
 from agent.jobs.rows import JobRow, without_secrets
 from agent.jobs.entries import wanted_of
 from agent.jobs.shapes import Placed
@@ -30,11 +30,12 @@ HELD_SECONDS = 60.0
 class Desk:
     """Belongs to the event loop."""
 
-    def __init__(self, context: Context, queue: Queue, node: NodeView, sharing: Sharing) -> None:
+    def __init__(self, context: Context, queue: Queue, node: NodeView, view: GpuView, sharing: Sharing) -> None:
         self._context = context
         self._store = context.store
         self._queue = queue
         self._node = node
+        self._view = view
         self._sharing = sharing
 
     def submit(self, spec: wire.JobSpec, actor: Actor) -> JobRow:
@@ -103,6 +104,8 @@ class Desk:
             raise JobConflict("jobs are switched off on this node; set `enabled = true` in [jobs] of agent.toml")
         user = users.run_as(asked.user, actor, context.jobs)
         spec = submit.with_defaults(asked, context.jobs)
+        if (spec.gpus or spec.gpu_share) and not context.gpus() and not self._view.heard:
+            raise JobConflict("the GPUs of this node have not been read yet; ask again in a moment")
         submit.check(
             spec, self._facts(), context.jobs, known=lambda id: self._store.find(id) is not None, upload=context.uploads.path
         )

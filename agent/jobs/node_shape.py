@@ -15,7 +15,7 @@ from agent import wire
 from agent.isolation.host import HostIsolation
 from agent.isolation.limits import numbers
 from agent.jobs.shapes import GpuShape, NodeShape
-from agent.meter_driver import reading_age_ms
+from agent.meter_driver import inventory_known, reading_age_ms
 
 UNREAD = "not read yet"
 _SYSFS = Path("/sys/devices/system/node")
@@ -27,11 +27,14 @@ class GpuView:
 
     def __init__(self) -> None:
         self.gpus: dict[str, wire.Gpu] = {}
+        self.heard = False
+        """Whether it is settled which GPUs there are."""
         self.read_at: datetime | None = None
         """When the driver was asked, not when the sample was made."""
 
     def take(self, sample: wire.Sample) -> None:
         self.gpus = {gpu.uuid: gpu for gpu in sample.gpus}
+        self.heard = self.heard or inventory_known(sample)
         if sample.gpus:
             self.read_at = sample.taken_at - timedelta(milliseconds=reading_age_ms(sample))
 

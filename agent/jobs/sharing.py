@@ -17,7 +17,7 @@ from agent.isolation.mps import MpsGpu, left_behind, refusal
 from agent.jobs.context import Context
 from agent.jobs.users import RunAs
 
-POLL_SECONDS = 1.0
+INVENTORY_SECONDS = 10.0
 _CLIENT = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
 Maker = Callable[[wire.GpuInventory, Path, Context], MpsGpu]
 
@@ -55,6 +55,8 @@ class Sharing:
         self._locks: dict[str, asyncio.Lock] = {}
         self._refusals: dict[wire.GpuInventory, str | None] = {}
         self._polling: asyncio.Task[None] | None = None
+        self._adopted = asyncio.Event()
+        """Before it nobody is admitted or let go: what an earlier agent left is not known yet."""
         self.warnings: dict[str, tuple[str, ...]] = {}
         """GPU -> what is wrong with its sharing now."""
 
@@ -97,6 +99,7 @@ class Sharing:
 
     async def admit(self, job: str, uuid: str, spec: wire.JobSpec, user: RunAs) -> dict[str, str]:
         """Starts the daemon where it does not run yet; the client's environment. Raises MpsFault."""
+        await self._adopted.wait()
         gpu = self._gpu(uuid)
         async with self._lock(uuid):
             try:
@@ -108,6 +111,7 @@ class Sharing:
 
     async def release(self, job: str, uuid: str) -> None:
         """The job is gone. Raises MpsFault where the GPU cannot be put back."""
+        await self._adopted.wait()
         gpu = self._gpus.get(uuid)
         if gpu is None:
             return
@@ -122,13 +126,28 @@ class Sharing:
 
     async def adopt(self, jobs: Mapping[str, Mapping[str, Decimal]]) -> None:
         """After a restart: GPU -> job -> share. What an earlier agent left on other GPUs is cleared away."""
-        for uuid in {*jobs, *left_behind(self.folder)}:
-            try:
-                gpu = self._gpu(uuid)
-                async with self._lock(uuid):
-                    await asyncio.to_thread(gpu.adopt, dict(jobs.get(uuid, {})))
-            except AgentFault as fault:
-                self._context.failed(f"sharing of {uuid}", fault)
+        try:
+            for uuid in {*jobs, *left_behind(self.folder)}:
+                await self._adopt(uuid, dict(jobs.get(uuid, {})))
+        finally:
+            self._adopted.set()
+
+    async def _adopt(self, uuid: str, jobs: dict[str, Decimal]) -> None:
+        try:
+            gpu = self._gpus.get(uuid) or await self._read_gpu(uuid)
+            async with self._lock(uuid):
+                await asyncio.to_thread(gpu.adopt, jobs)
+        except AgentFault as fault:
+            self._context.failed(f"sharing of {uuid}", fault)
+
+    async def _read_gpu(self, uuid: str) -> MpsGpu:
+        """The driver may not have answered yet; what it does not know after a while is ended as well as can be."""
+        for _ in range(int(INVENTORY_SECONDS / 0.1)):
+            if any(gpu.uuid == uuid for gpu in self._context.gpus()):
+                return self._gpu(uuid)
+            await asyncio.sleep(0.1)
+        self._gpus[uuid] = self._make(wire.GpuInventory(index=0, uuid=uuid), self.folder, self._context)
+        return self._gpus[uuid]
 
     async def state(self, uuid: str) -> wire.MpsState:
         known = next((gpu for gpu in self._context.gpus() if gpu.uuid == uuid), None)
@@ -137,9 +156,11 @@ class Sharing:
         refused = self.refusal(known)
         if refused is not None and uuid not in self._gpus:
             return wire.MpsState(gpu=uuid, state="refused", reason=refused)
+        await self._adopted.wait()
         return await asyncio.to_thread(self._gpu(uuid).state)
 
     async def set(self, uuid: str, setting: wire.MpsSetting) -> wire.MpsState:
+        await self._adopted.wait()
         gpu = self._gpu(uuid)
         async with self._lock(uuid):
             await asyncio.to_thread(gpu.set, setting)

@@ -16,21 +16,16 @@ import msgspec
 
 from agent.config_file import VARIABLE, JobsTable
 from agent.errors import JobRefused, JobUnknown
-from agent.jobs import costs, launch, secrets, torchrun
+from agent.jobs import arrays, costs, dependencies, launch, retry, secrets, torchrun
 from agent.jobs.signals import signal_number
-from agent.wire import GPU_SHARE_PLACES, JOB_ID, GpuInventory, JobSpec
+from agent.wire import GPU_SHARE_PLACES, GpuInventory, JobSpec
 
-LARGEST_ARRAY = 10_000
 LEAST_MEMORY_BYTES = 4 << 20
 LONGEST_SECONDS = 366 * 86_400
 LARGEST_COMMAND_BYTES = 128 << 10
 """What the kernel takes in one argument (MAX_ARG_STRLEN)."""
 DEFAULT_GRACE_SECONDS = 30.0
-CAUSES = ("start_error", "time_limit", "budget", "preempted", "spot_reclaim", "idle_stop", "oom", "signal", "exit", "lost",
-          "node_reboot", "unkillable")  # fmt: skip
-_AFTER = re.compile(rf"(?:(?:any|notok|ok):)?(?P<id>{JOB_ID})")
 _GANG = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_WHICH = re.compile(r"(exit|signal):[0-9]{1,3}")
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +65,7 @@ def check(
         *_time_faults(spec),
         *_budget_faults(spec, node),
         *_after_faults(spec, known),
-        *_array_faults(spec),
+        *filter(None, [arrays.refusal(spec.array, spec.array_at_once)]),
         *_env_faults(spec),
         *_folder_faults(spec, upload),
         *_gang_faults(spec),
@@ -110,9 +105,6 @@ def _command_faults(spec: JobSpec) -> Iterator[str]:
         signal_number(spec.stop_signal)
     except JobRefused as fault:
         yield f"stop signal: {fault}"
-    for word in spec.retry_on or ():
-        if word not in CAUSES and not _WHICH.fullmatch(word):
-            yield f"retry on {_shown(word)}: there is no such cause; known are {', '.join(CAUSES)}"
 
 
 def _name_faults(spec: JobSpec) -> Iterator[str]:
@@ -181,8 +173,8 @@ def _time_faults(spec: JobSpec) -> Iterator[str]:
             yield f"a {what} of {seconds:g} s is not possible; it must be above 0 and at most a year"
     if not 0 <= spec.grace_seconds <= 86_400:
         yield f"a grace of {spec.grace_seconds:g} s is not possible; 0 to 86400 are"
-    if not 0 <= spec.retries <= 1000:
-        yield f"{spec.retries} retries are not possible; 0 to 1000 are"
+    if (refused := retry.refusal(spec.retry_on, spec.retries)) is not None:
+        yield refused
     if not -1000 <= spec.priority <= 1000:
         yield f"a priority of {spec.priority} is not possible; -1000 to 1000 are"
     if spec.deadline is not None and spec.deadline.tzinfo is None:
@@ -209,25 +201,10 @@ def _budget_faults(spec: JobSpec, node: NodeFacts) -> Iterator[str]:
 
 
 def _after_faults(spec: JobSpec, known: Callable[[str], bool]) -> Iterator[str]:
-    for text in spec.after:
-        match = _AFTER.fullmatch(text)
-        if match is None:
-            yield f"after {_shown(text)}: this is no job id; write ID, any:ID or notok:ID"
-        elif not known(match["id"]):
-            yield f"after {text}: there is no job {match['id']} on this node"
-
-
-def _array_faults(spec: JobSpec) -> Iterator[str]:
-    if not spec.array:
-        if spec.array_at_once is not None:
-            yield "a number of tasks at once needs an array"
-        return
-    if len(spec.array) > LARGEST_ARRAY:
-        yield f"an array of {len(spec.array)} tasks is too large; at most {LARGEST_ARRAY}"
-    if not all(0 <= index <= 999_999 for index in spec.array):
-        yield "an index of an array lies between 0 and 999999"
-    if spec.array_at_once is not None and spec.array_at_once < 1:
-        yield f"{spec.array_at_once} tasks of an array at once are not possible"
+    try:
+        dependencies.check(spec.after, known)
+    except JobRefused as fault:
+        yield str(fault)
 
 
 def _env_faults(spec: JobSpec) -> Iterator[str]:

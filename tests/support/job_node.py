@@ -52,7 +52,9 @@ def inventory(count: int, **fields: Any) -> tuple[wire.GpuInventory, ...]:
 class JobNode:
     """`manager` after `open`. `step` is what the daemon does each second."""
 
-    def __init__(self, gpus: int = 0, *, cgroups: bool = False, make_mps: Any = None, node: NodeConfig | None = None, **jobs: Any) -> None:
+    def __init__(
+        self, gpus: int = 0, *, cgroups: bool = False, make_mps: Any = None, node: NodeConfig | None = None, **jobs: Any
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="jobs-", dir="/tmp"))
         self.folder.chmod(0o711)
         self.mark = self.folder.name
@@ -60,7 +62,9 @@ class JobNode:
             "allow_root": True, "kill_wait_seconds": 1.0, "grace_seconds": 10.0, "cgroup_parent": PARENT, "environment": ("PATH", "MARK"),
         }  # fmt: skip
         self.config = AgentConfig(
-            state_dir=self.folder / "state", node=node or NodeConfig(usd_per_hour="3.60"), jobs=JobsTable(**{**defaults, **jobs})
+            state_dir=self.folder / "state",
+            node=node or NodeConfig(usd_per_hour="3.60"),
+            jobs=JobsTable(**{**defaults, **jobs}),
         )
         self.config.state_dir.mkdir(mode=0o711)
         self.host: HostIsolation = detect(parent=PARENT, systemd=False) if cgroups else nothing("a test without cgroups")

@@ -249,7 +249,7 @@ async def test_a_limit_that_was_changed_behind_our_back_is_said_and_put_right() 
 async def test_secrets_are_in_no_file_log_or_answer_but_their_own_and_only_while_the_job_runs() -> None:
     secret = "s3cr3t-value-4711"
     async with job_node() as node:
-        show = 'cat $CREDENTIALS_DIRECTORY/token | wc -c; stat -c %a $CREDENTIALS_DIRECTORY/token; echo ready; sleep 600'
+        show = "cat $CREDENTIALS_DIRECTORY/token | wc -c; stat -c %a $CREDENTIALS_DIRECTORY/token; echo ready; sleep 600"
         job = node.submit(sh(show), secrets={"token": secret}, retries=1)
         running = await node.begun(job)
         assert node.jobs.log(job).text.split() == [str(len(secret)), "600", "ready"]
