@@ -283,9 +283,11 @@ def _gpu_sensor(config: AgentConfig, name: str) -> GpuSensor:
         from agent.sensors.simulated import SimulatedSensor
 
         return SimulatedSensor(config.simulate, name=name)
+    from agent.jobs.context import cgroup_parent
     from agent.sensors.nvml import NvmlSensor
+    from agent.sensors.processes import ProcessTable
 
-    return NvmlSensor()
+    return NvmlSensor(processes=ProcessTable(cgroup_parent=cgroup_parent(config)))
 
 
 def _static_facts(host: HostSensor, *, simulated: bool) -> wire.NodeInfo:

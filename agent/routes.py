@@ -68,6 +68,7 @@ class TooManyListeners(HTTPException):
 
 def health(agent: NodeAgent) -> Health:
     problems = [] if agent.meter_error is None else [f"usage is not being written: {agent.meter_error}"]
+    problems += agent.further_problems()
     sensors = () if agent.sample is None else agent.sample.sensors
     problems += [f"{one.name}: {one.error}" for one in sensors if not one.ok and one.name != METER_REPORT]
     age = agent.sample_age_seconds

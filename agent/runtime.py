@@ -129,6 +129,8 @@ class NodeAgent:
         """What runs jobs here; None on a node that only measures."""
         self.jobs_fault: str | None = None
         """Why jobs cannot run here, where they should."""
+        self.further_problems: Callable[[], list[str]] = list
+        """Sentences about what else does not work."""
         self.notice: wire.Notice | None = None
         """The cloud's notice that is in force."""
         self._meter = meter

@@ -26,9 +26,17 @@ class Workload:
     def __init__(self, config: AgentConfig, node: str, agent: NodeAgent, meter: Meter) -> None:
         self._agent = agent
         self._jobs = _open_jobs(config, node, agent, meter) if config.jobs.enabled else None
+        self._asks_cloud = config.node.metadata and config.simulate is None
         self._watch: NoticeWatch | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         agent.jobs = self._jobs
+        agent.further_problems = self._problems
+
+    def _problems(self) -> list[str]:
+        """What does not work of all this, for `/healthz`."""
+        found = [self._agent.jobs_fault, self._jobs.problem if self._jobs is not None else None]
+        found.append(self._watch.problem if self._watch is not None else None)
+        return [text for text in found if text]
 
     def start(self) -> None:
         """Takes over the jobs that run already, before the first sample."""
@@ -40,7 +48,7 @@ class Workload:
         """Listens for notices of this cloud, once it is known which one it is."""
         from agent.interruption.watch import NoticeWatch
 
-        if self._watch is None and cloud not in (None, "on_premises"):
+        if self._watch is None and self._asks_cloud and cloud not in (None, "on_premises"):
             self._watch = NoticeWatch(cloud, self._heard)
             self._watch.start()
 
@@ -59,7 +67,6 @@ class Workload:
             watch.close()
         jobs, self._jobs = self._jobs, None
         if jobs is not None:
-            self._agent.jobs = None
             jobs.close()
 
 

@@ -64,7 +64,16 @@ class JobAgent:
             return self
         token = (self.state / "token").read_text().strip()
         self.http = httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {token}"}, timeout=20, trust_env=False)
+        self._first_sample(die_at)
         return self
+
+    def _first_sample(self, die_at: str) -> None:
+        """Until then the node's GPUs are not known."""
+        try:
+            wait_for(lambda: self.http.get("/v1/sample").status_code == 200, 20)
+        except httpx.HTTPError:
+            if die_at == "none":
+                raise
 
     def kill(self) -> None:
         if self.process is not None:
