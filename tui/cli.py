@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tui import __version__
+from tui.cli_jobs import add_job_commands, split_command
 from tui.commands.context import Context
 from tui.errors import RackrateError
 from tui.exit_codes import ExitCode
@@ -22,6 +23,8 @@ EPILOG = """examples:
   rackrate demo                             the app on a simulated fleet
   rackrate add https://10.0.0.5:9477 --token-file gpu-01.token --fingerprint sha256:...
   rackrate nodes 'state:idle gpu:A100'      nodes with an idle A100
+  rackrate run --gpus 2 -f -- python train.py    a job where it is cheapest now; -f follows its log
+  rackrate jobs user:me                     your jobs on all nodes
   rackrate prices H100 buy:spot             spot prices of H100 instances
   rackrate report --format csv --from 2026-11-01 --to 2026-12-01 --by project,user --out november.csv
 
@@ -45,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(run="app:app")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_node_commands(commands)
+    add_job_commands(commands, _command, _json)
     _add_money_commands(commands)
     _add_other_commands(commands)
     return parser
@@ -119,7 +123,7 @@ def _add_other_commands(commands) -> None:  # noqa: ANN001
     demo.add_argument("--seed", type=int, default=7, help="of the simulation (default 7)")
     shot = _command(commands, "screenshot", "setup:screenshot", "a picture of the app (SVG or PNG)")
     shot.add_argument("out", metavar="FILE", help="ends in .svg or .png")
-    shot.add_argument("--screen", choices=("fleet", "node", "alerts", "help"), default="fleet")
+    shot.add_argument("--screen", choices=("fleet", "node", "alerts", "jobs", "job", "submit", "help"), default="fleet")
     shot.add_argument("--node", metavar="NAME", help="which node (default: the first one)")
     shot.add_argument("--size", default="140x40", metavar="WxH", help="in cells (default 140x40)")
     shot.add_argument("--theme", default="")
@@ -134,9 +138,20 @@ def find(run: str) -> Callable[[Context, argparse.Namespace], int]:
     return getattr(importlib.import_module(f"tui.commands.{module}"), function)
 
 
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """What stands behind `--` is a job's command for `run`, and words like the others for every other command."""
+    words, behind = split_command(argv)
+    if behind is not None and "run" in words:
+        arguments = build_parser().parse_args(words)
+        if arguments.run == "run:run":
+            arguments.behind = behind
+            return arguments
+    return build_parser().parse_args(argv)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    arguments = build_parser().parse_args(argv)
+    arguments = _parse(sys.argv[1:] if argv is None else argv)
     try:
         return int(find(arguments.run)(Context(arguments.config), arguments))
     except RackrateError as error:

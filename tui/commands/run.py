@@ -1,0 +1,313 @@
+"""`run`: submits a job to the node that suits it, or prints what that would do.
+
+Invariant: what is wrong with a job is said before anything is sent; with `--dry-run` nothing is done anywhere. The id (or
+the plan, or the followed log) is what goes to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui import format as fmt
+from tui.commands.context import Context
+from tui.errors import WrongUsage
+from tui.exit_codes import ExitCode
+from tui.output import print_json, say
+
+if TYPE_CHECKING:
+    from agent import wire
+    from tui.config import NodeConfig
+    from tui.gang import Part
+    from tui.job_nodes import Offer, Place
+    from tui.jobspec import Wanted
+    from tui.workdir import Packed
+
+
+def run(context: Context, arguments: argparse.Namespace) -> int:
+    """Submits a job."""
+    from tui.job_options import OPTIONS
+    from tui.jobspec import read
+
+    options = {option.key: getattr(arguments, option.key) for option in OPTIONS}
+    wanted = read(options, _command(arguments), arguments.file)
+    if arguments.follow and wanted.spec.array:
+        raise WrongUsage("-f follows one log; with --array use `rackrate job wait`, and `job logs` of a task.")
+    if wanted.on:
+        _selects(wanted.on)
+    with _packed(wanted.folder) as packed, _reachable(context, wanted) as (nodes, ours):
+        task = _Run(context, arguments, wanted, packed, nodes)
+        if arguments.dry_run:
+            return asyncio.run(task.dry_run())
+        parts = asyncio.run(task.submit())
+        return _after_submit(context, arguments, parts, follow=arguments.follow or _stay(ours))
+
+
+def _command(arguments: argparse.Namespace) -> list[str]:
+    command: list[str] | None = getattr(arguments, "behind", None)
+    if command == []:
+        raise WrongUsage("there is nothing behind --; the command goes there, as in `rackrate run -- python train.py`.")
+    return command or []
+
+
+def _selects(query: str) -> None:
+    """A wrong query is said before anybody is asked."""
+    from tui.query import parse
+
+    parse(query)
+
+
+@contextlib.contextmanager
+def _reachable(context: Context, wanted: Wanted) -> Iterator[tuple[tuple[NodeConfig, ...], bool]]:
+    """The nodes that come into question, and whether the only one is an agent that ends with this command."""
+    from tui.local import running_agent
+
+    ours = not context.config.nodes and running_agent(context.paths.data_dir / "agent") is None
+    with context.nodes(wanted.at) as nodes:
+        yield nodes, ours
+
+
+def _stay(ours: bool) -> bool:
+    """A job may outlive our own agent, but its queue, limits and cost would not be looked after."""
+    if ours:
+        say("no agent runs on this machine: this one ends with this command, so it stays until the job has ended")
+    return ours
+
+
+@contextlib.contextmanager
+def _packed(folder: Path | None) -> Iterator[Packed | None]:
+    if folder is None:
+        yield None
+        return
+    from tui.workdir import pack
+
+    with tempfile.TemporaryDirectory(prefix="rackrate-") as scratch, _progress("packing") as told:
+        packed = pack(folder, Path(scratch) / "work.tar.gz", told=told)
+        told(0, 0)
+        say(f"{folder}: {packed.files} files, {fmt.size(packed.bytes)}, {fmt.size(packed.packed_bytes)} packed")
+        yield packed
+
+
+@contextlib.contextmanager
+def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """A line on stderr that is written over; nothing where stderr is no terminal. (0, 0) clears it."""
+    import sys
+    import time
+
+    shown = [0.0, 0]
+
+    def told(done: int, total: int) -> None:
+        if not sys.stderr.isatty():
+            return
+        if not total:
+            sys.stderr.write("\r\x1b[K" if shown[1] else "")
+            shown[1] = 0
+        elif time.monotonic() - shown[0] > 0.1:
+            sys.stderr.write(f"\r{doing} {done * 100 // total:>3}% of {fmt.size(total)}\x1b[K")
+            shown[:] = [time.monotonic(), 1]
+        sys.stderr.flush()
+
+    try:
+        yield told
+    finally:
+        told(0, 0)
+
+
+class _Run:
+    """One submission; everything of it that asks nodes."""
+
+    def __init__(
+        self,
+        context: Context,
+        arguments: argparse.Namespace,
+        wanted: Wanted,
+        packed: Packed | None,
+        nodes: Sequence[NodeConfig],
+    ) -> None:
+        self._client_for = context.client_for
+        self._arguments = arguments
+        self._wanted = wanted
+        self._packed = packed
+        self._nodes = nodes
+
+    async def dry_run(self) -> ExitCode:
+        chosen, why = await self._choose()
+        say(why)
+        from tui.job_text import plan_lines, plan_record
+
+        if self._arguments.json:
+            records = [plan_record(offer.place.node.name, _plan(offer)) for offer in chosen]
+            print_json(records if self._wanted.nodes > 1 else records[0])
+            return ExitCode.DONE
+        for number, offer in enumerate(chosen):
+            print("\n" * bool(number) + "\n".join(plan_lines(offer.place.node.name, _plan(offer))))
+        if self._packed:
+            print(f"{'sends':<15}sha256:{self._packed.sha256}, {fmt.size(self._packed.packed_bytes)}")
+        return ExitCode.DONE
+
+    async def submit(self) -> list[Part]:
+        """The parts that were submitted: one, or one for each node."""
+        chosen, why = await self._choose()
+        places = [offer.place for offer in chosen]
+        if self._wanted.nodes > 1:
+            from tui import gang
+
+            gang.endpoint_of(self._wanted, places)
+        upload = await self._upload(places)
+        if self._wanted.nodes > 1:
+            parts = await gang.run(places, self._wanted, self._client_for, upload=upload)
+        else:
+            parts = [await self._submit_one(places[0], upload)]
+        say(why)
+        return parts
+
+    async def _submit_one(self, place: Place, upload: str | None) -> Part:
+        from agent.client import AgentRefused, Unreachable
+        from tui.gang import Part
+        from tui.job_nodes import NoNode, Refused
+        from tui.jobspec import priced
+
+        spec = priced(self._wanted.spec, place.usd_per_hour, upload=upload)
+        try:
+            async with self._client_for(place.node) as client:
+                return Part(place, await client.submit(spec))
+        except AgentRefused as error:
+            raise Refused(f"{place.name}: {fmt.clean(error.text)}", error.status) from None
+        except Unreachable as error:
+            raise NoNode(f"{error}; whether the job was taken is not known: look at `rackrate jobs`.") from None
+
+    async def _choose(self) -> tuple[list[Offer], str]:
+        """The nodes, and why these."""
+        from tui import job_nodes
+
+        places = await self._places()
+        changes = {} if self._wanted.nodes == 1 else {"gang": _gang(self._wanted)}
+        offers = await job_nodes.ask(places, self._wanted, self._client_for, **changes)
+        if self._wanted.nodes == 1:
+            offer, why = job_nodes.choose(offers)
+            return [offer], why
+        return _choose_many(offers, self._wanted.nodes)
+
+    async def _places(self) -> list[Place]:
+        """The nodes that the query selects, and where `--after` keeps it: jobs wait only for jobs of their own node."""
+        import time
+
+        from tui import job_nodes
+        from tui.fetch import failures, fetch
+        from tui.query import parse
+
+        await self._resolve_after()
+        fleet = await fetch(self._nodes, self._client_for)
+        failed = failures(fleet)
+        for name, error in failed.items():
+            say(f"rackrate: {fmt.clean(name)}: {error}")
+        if failed and len(failed) == len(fleet):
+            raise job_nodes.NoNode("no node answered.")
+        selects, now = parse(self._wanted.on or ""), time.monotonic()
+        views = [view for view in fleet if view.info is not None and view.name not in failed and selects(view, now)]
+        if not views:
+            raise WrongUsage(f"no node is selected by {self._wanted.on!r}; `rackrate nodes` lists them.")
+        return job_nodes.places(self._nodes, views)
+
+    async def _resolve_after(self) -> None:
+        """Names and beginnings of ids become ids, and the nodes those that have them."""
+        if not self._wanted.spec.after:
+            return
+        import msgspec
+
+        from tui import job_find
+
+        listing = await job_find.list_jobs(self._nodes, self._client_for)
+        ids, homes = [], set()
+        for text in self._wanted.spec.after:
+            how, found, name = text.rpartition(":")
+            try:
+                job = await job_find.find(listing, self._nodes, self._client_for, name)
+            except job_find.NotFound as error:
+                raise WrongUsage(f"--after {fmt.clean(text)}: {error}") from None
+            ids.append(f"{how}{found}{job.job.id}")
+            homes.add(job.node.name)
+        if len(homes) > 1:
+            raise WrongUsage(
+                f"--after: a job waits for jobs of one node, and these are on {' and '.join(sorted(map(fmt.clean, homes)))}."
+            )
+        self._nodes = [node for node in self._nodes if node.name in homes]
+        spec = msgspec.structs.replace(self._wanted.spec, after=tuple(ids))
+        self._wanted = msgspec.structs.replace(self._wanted, spec=spec)
+
+    async def _upload(self, places: Sequence[Place]) -> str | None:
+        """Sends the folder's archive to each of them."""
+        if self._packed is None:
+            return None
+        from agent.client import AgentRefused
+        from tui.job_nodes import Refused
+
+        packed = self._packed
+        for place in places:
+            with _progress(f"sending to {place.name}") as told:
+                try:
+                    async with self._client_for(place.node) as client:
+                        await client.upload(packed.sha256, packed.file, sent=lambda done: told(done, packed.packed_bytes))  # noqa: B023
+                except AgentRefused as error:
+                    raise Refused(f"{place.name}: {fmt.clean(error.text)}", error.status) from None
+        return f"sha256:{packed.sha256}"
+
+
+def _gang(wanted: Wanted) -> wire.Gang:
+    from tui import gang
+
+    return gang.gang_of(wanted, gang.gang_id())
+
+
+def _plan(offer: Offer) -> Any:
+    assert offer.plan is not None
+    return offer.plan
+
+
+def _choose_many(offers: Sequence[Offer], count: int) -> tuple[list[Offer], str]:
+    """The cheapest of those that would start their part now."""
+    from tui.job_nodes import Refused, by_price, hourly, nobody
+
+    planned = by_price(offers)
+    starting = [offer for offer in planned if _plan(offer).starts_now]
+    if not planned:
+        raise nobody(offers)
+    if len(starting) < count:
+        waiting = [offer for offer in offers if offer not in starting]
+        why = "; ".join(f"{one.place.name}: {fmt.clean(one.refusal or _plan(one).reason).rstrip('.')}" for one in waiting[:5])
+        few = f"{len(starting)} of the {count} nodes that are needed would start it now"
+        wrong = len(offers) < count
+        raise Refused(f"only {few}{f' ({why})' if why else ''}; nothing was started.", 400 if wrong else 409)
+    chosen = starting[:count]
+    prices = [_plan(offer).usd_per_hour for offer in chosen]
+    total = hourly(None if None in prices else sum(prices))
+    names = ", ".join(offer.place.name for offer in chosen)
+    return chosen, f"{names} start it now, {total} together: {count} of {len(starting)} that would, the cheapest first"
+
+
+def _after_submit(context: Context, arguments: argparse.Namespace, parts: list[Part], *, follow: bool) -> int:
+    from tui.job_text import job_record
+
+    for part in parts:
+        for text in (*part.job.not_enforced, *part.job.warnings):
+            say(f"rackrate: {part.place.name}: {fmt.clean(text)}")
+    if not follow or not arguments.follow:
+        if arguments.json:
+            records = [job_record(part.place.node.name, part.job) for part in parts]
+            print_json(records[0] if len(records) == 1 and parts[0].job.gang is None else records)
+        else:
+            for part in parts:
+                print(part.job.id, flush=True)
+    if not follow:
+        return ExitCode.DONE
+    from tui.commands.follow import follow_parts
+
+    if arguments.follow:
+        say(f"job {', '.join(part.job.id for part in parts)}; Ctrl-C asks whether to leave it")
+    nodes = [(part.place.node, part.job.id) for part in parts]
+    return follow_parts(context, nodes, first=1, quiet=not arguments.follow)
