@@ -72,7 +72,7 @@ class Audit:
     def _continued(cls, descriptor: int, name: str, clock: Callable[[], datetime]) -> Audit:
         tail = _tail(descriptor, name)
         audit = cls(descriptor, name, tail.sequence, tail.last, clock)
-        if tail.torn:
+        if tail.torn is not None:
             text = f"the line before was cut short by a crash; {tail.torn} bytes are left of it"
             audit._note("agent", None, TORN, "audit", text, start=b"\n" if tail.open else b"")
         elif tail.open:
@@ -191,8 +191,8 @@ class _Tail(NamedTuple):
     sequence: int
     last: str
     """For the `prev` of what is written next."""
-    torn: int
-    """Bytes that a crash left of a line."""
+    torn: int | None
+    """Bytes that a crash left of a line; None: the last line is whole."""
     open: bool
     """The last line has no line feed."""
 
@@ -206,8 +206,9 @@ def _tail(descriptor: int, name: str) -> _Tail:
         raise StateDirectoryError(f"{name} is damaged: its end is none of an audit; move it away to begin a new one")
     whole, broken = lines[count - 1] if count else b"", b"\n".join(lines[count:])
     entry = _entry(whole)
-    last = _torn_hash(whole, broken) if count < len(lines) else _hash(whole) if count else FIRST
-    return _Tail(entry["seq"] if entry else 0, last, len(broken), bool(data) and not data.endswith(b"\n"))
+    cut = count < len(lines)
+    last = _torn_hash(whole, broken) if cut else _hash(whole) if count else FIRST
+    return _Tail(entry["seq"] if entry else 0, last, len(broken) if cut else None, bool(data) and not data.endswith(b"\n"))
 
 
 def _torn_hash(whole: bytes, broken: bytes) -> str:

@@ -15,7 +15,7 @@ from math import comb
 
 from agent.jobs.cause import size
 from agent.jobs.room import Room
-from agent.jobs.shapes import WHOLE, GpuShape, Held, NodeShape, Placed, Wanted, cpu_millis_of, share_of
+from agent.jobs.shapes import WHOLE, GpuShape, Held, NodeShape, Placed, Wanted, cpu_millis_of, share_of, share_text
 
 __all__ = [
     "WHOLE",
@@ -119,8 +119,8 @@ def _share(wanted: Wanted, room: Room) -> tuple[list[GpuShape], str]:
         return left == WHOLE, left, len(free.get(_numa(gpu), ())), gpu.index
 
     gpu, left = min(room.sharable(wanted), key=rank)
-    rest = (left - (wanted.share or 0)) / WHOLE
-    return [gpu], f"{(wanted.share or 0) / WHOLE:g} of it, {rest:g} left{' beside others' if left < WHOLE else ''}"
+    share = wanted.share or 0
+    return [gpu], f"{share_text(share)} of it, {share_text(left - share)} left{' beside others' if left < WHOLE else ''}"
 
 
 def _whole(wanted: Wanted, room: Room) -> tuple[list[GpuShape], str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from agent.jobs.cause import size
-from agent.jobs.shapes import WHOLE, GpuShape, Held, NodeShape, Wanted
+from agent.jobs.shapes import WHOLE, GpuShape, Held, NodeShape, Wanted, share_text
 
 
 class Sharing:
@@ -151,7 +151,7 @@ class Room:
         return text + self.broken
 
     def _no_share(self, wanted: Wanted) -> str:
-        text = f"{(wanted.share or 0) / WHOLE:g} of a GPU"
+        text = f"{share_text(wanted.share or 0)} of a GPU"
         if wanted.gpu_memory_bytes is not None:
             text += f" with {size(wanted.gpu_memory_bytes)} of its memory"
         strangers = sum(

@@ -144,3 +144,8 @@ def cpu_millis_of(cpus: Decimal | None) -> int:
     if cpus * 1000 != int(cpus * 1000):
         raise JobRefused(f"the number of CPUs has at most 3 decimal places, which {cpus} has not")
     return int(cpus * 1000)
+
+
+def share_text(millionths: int) -> str:
+    """`0.25`, without an exponent."""
+    return f"{millionths / WHOLE:.6f}".rstrip("0").rstrip(".")
