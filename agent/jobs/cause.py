@@ -108,8 +108,9 @@ def _then(standing: str) -> str:
 
 
 def _signalled(exit: Any) -> bool:
-    """Whether a stop was signalled before the leader's end."""
-    at, ended = _time(_of(_of(exit, "stop"), "signalled_at")), _time(_of(exit, "ended_at"))
+    """Whether a stop reached the job before its leader's end: by a signal, or without a grace by the kill alone."""
+    stop, ended = _of(exit, "stop"), _time(_of(exit, "ended_at"))
+    at = _time(_of(stop, "signalled_at")) or _time(_of(stop, "killed_at"))
     return at is not None and (ended is None or at <= ended)
 
 
@@ -117,7 +118,8 @@ def _stopped(exit: Any, end: str, why: str | None) -> str:
     stop = _of(exit, "stop")
     signalled, killed = _time(_of(stop, "signalled_at")), _time(_of(stop, "killed_at"))
     parts = [why] if why else []
-    parts.append(f"signalled at {signalled:%H:%M:%S} UTC" if signalled else "signalled")
+    if signalled is not None:
+        parts.append(f"signalled at {signalled:%H:%M:%S} UTC")
     if killed is not None:
         parts.append(
             f"killed {(killed - signalled).total_seconds():.0f} s later" if signalled else f"killed at {killed:%H:%M:%S} UTC"

@@ -25,6 +25,7 @@ from agent.jobs.audit import Audit
 from agent.jobs.ids import IdSource, checked
 from agent.jobs.store import JobStore
 from agent.jobs.uploads import Uploads
+from agent.state import worded
 
 JOBS = "jobs"
 DEFAULT_PARENT = "rackrate"
@@ -59,10 +60,17 @@ class Context:
         self.ids = IdSource()
         self.rng = random.Random()
         self.problems: dict[str, str] = {}
-        _make(config.state_dir, self.folder)
+        try:
+            _make(config.state_dir, self.folder)
+            self.uploads = Uploads(self.folder / "uploads", self.jobs.max_upload_bytes)
+        except OSError as error:
+            raise worded(error, self.folder, "cannot be made") from None
         self.store = JobStore.open(self.folder / "queue.db", durable=durable)
-        self.audit = Audit.open(self.folder / "audit.jsonl")
-        self.uploads = Uploads(self.folder / "uploads", self.jobs.max_upload_bytes)
+        try:
+            self.audit = Audit.open(self.folder / "audit.jsonl")
+        except AgentFault:
+            self.store.close()
+            raise
 
     def close(self) -> None:
         self.audit.close()

@@ -36,6 +36,7 @@ from agent.meter_claims import Claim
 
 LOG_LOOK_SECONDS = 0.1
 LARGEST_PAGE = 1_048_576
+MOST_RESTATED = 200
 _ACTIVE = ("starting", "running", "stopping")
 
 
@@ -49,13 +50,16 @@ class JobManager:
         self._store = context.store
         self._on_change = on_change
         self._meter = meter
+        self._restated: set[str] = set()
+        """Jobs of which only the reason of their waiting changed, or an array's counts: told of a bit later."""
         self._view = GpuView()
         node = NodeView(context.host)
         self._sharing = Sharing(context, make_mps)
         self._drains = Drains(context.boot_id)
         self._queue = Queue(
-            context, self._view, node, self._sharing, self._drains, changed=self._changed, claims_changed=self._claim
-        )
+            context, self._view, node, self._sharing, self._drains,
+            changed=self._changed, restated=self._restated.add, claims_changed=self._claim,
+        )  # fmt: skip
         self._lives = Lives(
             context, self._view, self._sharing, self._drains,
             make=self._queue.prepare, changed=self._changed, freed=self._freed,
@@ -132,6 +136,7 @@ class JobManager:
         """Takes one sample: once a second."""
         if not self._closed:
             self._rounds.step(sample)
+            self._tell_restated()
 
     @property
     def problem(self) -> str | None:
@@ -361,13 +366,21 @@ class JobManager:
             row = self._store.find(id)
             if row is None:
                 continue
-            if row.array is not None:
-                self._told.add(row.array)
+            self._restated.discard(id)
             self._tell_one(row)
-        for array in self._told - told:
-            if (row := self._store.find(array)) is not None:
+            if row.array is not None:
+                self._restated.add(row.array)
+                if row.state == "ended" and (array := self._store.find(row.array)) is not None and array.state == "ended":
+                    self._told.add(row.array)
+        if self._told:
+            self._telling = asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell_restated(self) -> None:
+        """So many a second: with each start the reasons of all that wait may change."""
+        for _ in range(min(MOST_RESTATED, len(self._restated))):
+            row = self._store.find(self._restated.pop())
+            if row is not None:
                 self._tell_one(row)
-        self._told.clear()
 
     def _tell_one(self, row: JobRow) -> None:
         try:

@@ -139,6 +139,7 @@ class Lives:
             try:
                 await action()
                 self._context.works(what)
+                live.warnings.pop("agent", None)
                 return
             except Exception as error:
                 live.warnings["agent"] = self._context.failed(what, error)

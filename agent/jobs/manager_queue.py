@@ -42,7 +42,7 @@ class Queue:
 
     def __init__(
         self, context: Context, view: GpuView, node: NodeView, sharing: Sharing, drains: Drains,
-        *, changed: Callable[[str], None], claims_changed: Callable[[], None],
+        *, changed: Callable[[str], None], restated: Callable[[str], None], claims_changed: Callable[[], None],
     ) -> None:  # fmt: skip
         self._context = context
         self._store = context.store
@@ -51,6 +51,7 @@ class Queue:
         self._sharing = sharing
         self._drains = drains
         self._changed = changed
+        self._restated = restated
         self._claims_changed = claims_changed
         self._waiting: dict[str, tuple[JobRow, Waiting]] = {}
         self._running: dict[str, tuple[JobRow, Running]] = {}
@@ -132,7 +133,7 @@ class Queue:
         before, self.reasons = self.reasons, decision.waits
         for id, reason in decision.waits.items():
             if before.get(id) != reason:
-                self._changed(id)
+                self._restated(id)
         for id in decision.preempt:
             self._preempt(id, decision.preempt_reasons.get(id))
         if decision.never:

@@ -61,6 +61,7 @@ class Rounds:
         for live in self._lives.all.values():
             gpu_check.remember(live, self._view)
             live.observe(self._view.gpus, at_ms)
+            self._look_for_strangers(live)
         self._lives.sampled()
         self._guarded("reservations", self._end_reservations)
         self._stopper.tick()
@@ -119,6 +120,19 @@ class Rounds:
                 live.warnings[f"limit {drift.path}"] = text
                 self._context.record("agent", None, "drift", live.id, text)
                 self._changed(live.id)
+
+    def _look_for_strangers(self, live: Live) -> None:
+        """Somebody else on a GPU that the job has for itself: it is slowed down, and may run out of memory there."""
+        told = self._context.host.enforcement != "none"
+        found = None
+        for gpu in (self._view.gpus[uuid] for uuid in live.gpus if live.exclusive and uuid in self._view.gpus):
+            who = gpu_check.stranger(gpu, {live.id}, {live.user}, told=told)
+            found = f"{who} is on GPU {gpu.index}, which this job has for itself" if who is not None else found
+        if found != live.warnings.get("stranger"):
+            live.warnings.pop("stranger", None)
+            if found is not None:
+                live.warnings["stranger"] = found
+            self._changed(live.id)
 
     def _note(self) -> None:
         figures = {

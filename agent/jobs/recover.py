@@ -30,7 +30,7 @@ def adopt(context: Context, lives: Lives, stopper: Stopper, drains: Drains) -> N
         if row.state == "queued":
             continue  # a reservation: it ends by itself
         live = lives.adopt(row)
-        if row.stop_cause is not None:
+        if row.stop_cause is not None and live.plan is not None:
             _order_again(context, stopper, live)
     for row in context.store.waiting():
         if row.stop_cause is not None:

@@ -80,10 +80,12 @@ class Stopper:
 
     def _look_at(self, live: Live, at_ms: int, wall: datetime) -> None:
         row = self._store.find(live.id)
-        if row is None or live.shim is None:
+        if row is None:
             return
         if row.stop_cause is not None:
             self._escalate(live, at_ms)
+            return
+        if live.shim is None:
             return
         ran_ms = at_ms - live.shim.started_boottime_ns // 1_000_000
         limit = live.spec.time_limit_seconds

@@ -107,7 +107,8 @@ async def test_a_soft_stop_lets_the_job_save_and_force_does_not() -> None:
         node.jobs.cancel(soft, NODE)
         node.jobs.cancel(hard, NODE, force=True)
         assert (await node.until(soft)).exit_code == 0 and "saved" in node.jobs.log(soft).text
-        assert (await node.until(hard)).signal == 9 and "saved" not in node.jobs.log(hard).text
+        killed = await node.until(hard)
+        assert (killed.cause, killed.signal) == ("cancelled", 9) and "saved" not in node.jobs.log(hard).text
 
 
 async def test_a_job_can_be_cancelled_in_every_state_and_never_runs_after() -> None:

@@ -215,3 +215,17 @@ async def test_the_meter_is_told_who_holds_what_at_once() -> None:
         assert told[-1] == {}
     finally:
         await node.clear()
+
+
+async def test_a_stranger_on_a_gpu_that_a_job_has_for_itself_is_told() -> None:
+    async with job_node(1) as node:
+        job = node.submit(sh("echo ready; sleep 600"), gpus=1)
+        await node.begun(job)
+        node.processes[node.gpus[0].uuid] = [process(4711, user="eve")]
+        await node.when(lambda: node.jobs.job(job).warnings)
+        assert node.jobs.job(job).warnings == ("python train.py (4711) of eve is on GPU 0, which this job has for itself",)
+        node.processes[node.gpus[0].uuid] = []
+        await node.when(lambda: not node.jobs.job(job).warnings)
+        node.processes[node.gpus[0].uuid] = [process(4711, user="eve")]
+        node.jobs.cancel(job, NODE, force=True)
+        assert (await node.until(job)).cause == "cancelled", "a stranger's process is not the job's"
