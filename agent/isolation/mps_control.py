@@ -19,6 +19,8 @@ from agent.sensors.processes import clean_text
 
 CONTROL = "nvidia-cuda-mps-control"
 ANSWER_SECONDS = 5.0
+TRIES = 3
+ABSENT = "Cannot find MPS control daemon"
 PACKAGES = "Debian: nvidia-cuda-mps; Ubuntu: nvidia-compute-utils-<driver version>; RHEL and SUSE: the driver's cuda/compute-utils package"
 _COMMAND = re.compile(r"[a-z][a-z_]*( -?[A-Za-z0-9.]+)*")
 _LIST, _PS = "get_server_list", "ps"
@@ -109,9 +111,21 @@ class ControlV2:
         if not _COMMAND.fullmatch(command):
             raise MpsFault(f"this is no command for the MPS control daemon: {command!r:.80}")
         limit = self._seconds if seconds is None else seconds
+        for _ in range(TRIES):
+            done = self._run(command, limit)
+            if not done.returncode or command.startswith("quit"):  # its exit status tells how the servers ended
+                return done.stdout
+            if ABSENT in done.stderr:
+                raise MpsAbsent(f"no MPS control daemon answers `{command}`: {clean_text(done.stderr)}")
+            # it breaks the connection when a server ends in this moment (seen on 535 and 550), and answers the next time
+        raise MpsSilent(
+            f"the MPS control daemon breaks the connection at `{command}` ({clean_text(done.stderr) or 'no word why'})"
+        )
+
+    def _run(self, command: str, limit: float) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": search_path(), "LC_ALL": "C", "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 [self.binary], input=command + "\n", env=environment, cwd="/", timeout=limit,
                 capture_output=True, encoding="utf-8", errors="replace",
             )  # fmt: skip
@@ -119,13 +133,6 @@ class ControlV2:
             raise MpsSilent(f"the MPS control daemon does not answer `{command}` within {limit:g} s") from None
         except OSError as error:
             raise MpsFault(f"{self.binary} cannot be run ({error.strerror}): install it again ({PACKAGES})") from None
-        if done.returncode and not command.startswith(
-            "quit"
-        ):  # its exit status tells how the servers ended, not whether it did
-            raise MpsAbsent(
-                f"no MPS control daemon answers `{command}`: {clean_text(done.stderr or done.stdout) or 'no word why'}"
-            )
-        return done.stdout
 
     def default_commands(self, percent: str | None, memory: str | None) -> list[str]:
         """Commands of `set_percentage` and `set_pinned_memory`, each with the one that reads it back."""

@@ -102,7 +102,7 @@ class Daemon:
     def make_folders(self) -> None:
         """The three folders, closed to listing, ours alone to write."""
         try:
-            self._where.root.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            _make_way(self._where.root.parent)
             for folder in self._where:
                 folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
                 _check_ours(folder)
@@ -230,6 +230,14 @@ def lock_holder(path: Path) -> int | None:
     finally:
         os.close(descriptor)
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
+
+
+def _make_way(folder: Path) -> None:
+    """The folders above that are missing, each open to pass whatever the umask; those that are there stay as they are."""
+    if not folder.exists():
+        _make_way(folder.parent)
+        folder.mkdir()
+        os.chmod(folder, FOLDER_MODE)
 
 
 def _check_ours(folder: Path) -> None:

@@ -12,6 +12,7 @@ import time
 
 TOTAL_SECONDS = 4.5
 PAUSE_SECONDS = 0.05
+TRIES = 3
 
 
 class NoAnswer(Exception):
@@ -27,10 +28,19 @@ class Control:
         self._deadline = deadline
 
     def ask(self, *commands: str) -> list[str]:
-        """Lines of the answers."""
+        """Lines of the answers. The daemon breaks a connection when a server ends in that moment: asked again."""
+        for _ in range(TRIES):
+            done = self._run(commands)
+            if not done.returncode:
+                return done.stdout.splitlines()
+            if done.stderr.strip():
+                break
+        raise NoAnswer(done.stderr.strip() or f"the daemon breaks the connection at {commands[0]}")
+
+    def _run(self, commands: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
         left = self._deadline - time.monotonic()
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 [self._binary], input="".join(command + "\n" for command in commands), env=self._environment, cwd="/",
                 timeout=max(left, 0.01), capture_output=True, encoding="utf-8", errors="replace",
             )  # fmt: skip
@@ -38,9 +48,6 @@ class Control:
             raise NoAnswer(f"no answer to {commands[0]} in time") from None
         except OSError as error:
             raise NoAnswer(f"{self._binary}: {error.strerror}") from None
-        if done.returncode:
-            raise NoAnswer(done.stderr.strip() or f"exit status {done.returncode}")
-        return done.stdout.splitlines()
 
     def clients(self, wanted: set[int]) -> dict[int, set[int]]:
         """Server -> those of `wanted` that are its clients."""

@@ -94,6 +94,13 @@ class FakeMps:
         self.ask(f"start_server -uid {os.geteuid() if uid is None else uid}")
         return int(self.ask("get_server_list").split()[-1])
 
+    def start_server_unseen(self) -> int:
+        """As `start_server`, for a daemon whose list may break the connection."""
+        self.ask(f"start_server -uid {os.geteuid()}")
+        (daemon,) = [pid for pid in self.processes() if not Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"infinity\0")]
+        (server,) = [pid for pid in self.processes() if pid != daemon]
+        return server
+
     def client(self, server: int, job: str) -> subprocess.Popen[bytes]:
         """A process that uses the GPU as a client of this server."""
         child = subprocess.Popen(["/bin/sleep", "600"], env={"RACKRATE_JOB": job})
