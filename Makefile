@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test bench screenshots lint clean
+.PHONY: demo test test-vm bench screenshots lint clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/rackrate demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider -n 3 --dist loadfile
+
+# Cgroups version 2 on a real kernel (user-mode Linux, no KVM): `make test-vm VM_TESTS=FILES` runs others in it.
+VM_TESTS ?= tests/vm tests/agent/isolation/test_group.py
+
+test-vm: $(VENV)/.test
+	RACKRATE_VM=uml PYTHONDONTWRITEBYTECODE=1 tests/support/vm/umlrun $(BIN)/python -m pytest -p no:cacheprovider $(VM_TESTS)
 
 bench: $(VENV)/.test
 	@for file in tests/bench/bench_*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done

@@ -94,6 +94,7 @@ def _configured_checks(config: AgentConfig, root: Path) -> list[tuple[str, Calla
         ("state directory", lambda: check_state(config.state_dir)),
         ("disk space", lambda: check_space(config.state_dir)),
         ("token", lambda: check_token(config.state_dir)),
+        ("limits of jobs", lambda: check_isolation(config)),
         ("address", lambda: check_address(config)),
         ("certificate", lambda: check_certificate(config)),
         ("cloud identity", lambda: check_identity(config, root)),
@@ -160,6 +161,23 @@ def check_cgroups(root: Path) -> Finding:
             return Finding("warn", "version 1", remedy)
         return Finding("warn", "none is mounted", "jobs cannot be limited here; measuring does not need them")
     return Finding("ok", f"version 2 with {', '.join(controllers)}")
+
+
+def check_isolation(config: AgentConfig) -> Finding:
+    """What would hold a job in its limits now, and why nothing better."""
+    if not config.jobs.enabled:
+        return Finding("ok", "jobs are switched off")
+    from agent.isolation.host import describe
+    from agent.jobs.context import isolation
+
+    host = isolation(config)
+    if host.enforcement == "none":
+        remedy = host.remedy or 'set isolation = "auto" in [jobs] of agent.toml'
+        return Finding("warn", describe(host), f"{remedy}; until then jobs run without limits")
+    if missing := sorted({"cpu", "memory", "pids"} - host.controllers):
+        remedy = f"jobs run without the limits of {', '.join(missing)}: have the kernel or the container give them"
+        return Finding("warn", f"{host.enforcement}: {describe(host)}", remedy)
+    return Finding("ok", f"{host.enforcement}: {describe(host)}")
 
 
 def check_processes(root: Path) -> Finding:
@@ -276,7 +294,9 @@ def check_identity(config: AgentConfig, root: Path) -> Finding:
     if found.usd_per_hour or found.on_premises or (found.instance_type and found.region and found.purchase):
         return Finding("ok", text)
     missing = ", ".join(name for name, value in fields.items() if not value)
-    return Finding("warn", text, f"without {missing} the cost is unknown: write them, or usd_per_hour, into [node] of agent.toml")
+    return Finding(
+        "warn", text, f"without {missing} the cost is unknown: write them, or usd_per_hour, into [node] of agent.toml"
+    )
 
 
 def _bind_error(host: str, port: int) -> int | None:

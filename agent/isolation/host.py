@@ -77,7 +77,10 @@ def detect(
     if not parent or not set(parent) <= _PLAIN or parent.startswith("-"):
         return nothing(f"{parent!r} is no name for a cgroup", "name it with letters, digits and dashes", ground=ground)
     try:
-        wanted = sd.booted(ground.run) if systemd is None else systemd
+        problem = sd.absent(ground.run)
+        if systemd and problem:
+            return nothing(problem, 'set isolation = "auto" in [jobs] of agent.toml', ground=ground)
+        wanted = not problem if systemd is None else systemd
         if (ground.root / "cgroup.controllers").exists():
             return _unified_host(ground, wanted)
         return _v1_host(ground, wanted)

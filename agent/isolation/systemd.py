@@ -30,9 +30,11 @@ class Systemd(msgspec.Struct, frozen=True, kw_only=True):
     """XDG_RUNTIME_DIR of a user's own manager."""
 
 
-def booted(run: Path) -> bool:
-    """Whether systemd is process 1 here (sd_booted(3)) and the program that asks it is installed."""
-    return (run / "systemd/system").is_dir() and shutil.which(_PROGRAM) is not None
+def absent(run: Path) -> str | None:
+    """Why systemd cannot be asked here, None where it can: it is process 1 (sd_booted(3)) and its program is there."""
+    if not (run / "systemd/system").is_dir():
+        return "systemd does not run this machine"
+    return None if shutil.which(_PROGRAM) else f"{_PROGRAM} is not installed"
 
 
 def find(root: Path, run: Path, uid: int) -> Systemd | str:

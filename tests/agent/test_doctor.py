@@ -14,8 +14,10 @@ import pytest
 
 from agent import cli, doctor, security, state
 from agent.config import AgentConfig, NodeConfig
+from agent.config_file import JobsTable
 from agent.doctor import Finding
 from agent.errors import ConfigurationError
+from agent.isolation.host import HostIsolation, nothing
 
 
 def fake_root(root: Path, **files: str) -> Path:
@@ -39,7 +41,7 @@ def examined(config: AgentConfig, monkeypatch: pytest.MonkeyPatch) -> list[docto
 
 def test_the_checks_are_numbered_and_each_fault_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = examined(AgentConfig(state_dir=tmp_path / "s", node=NodeConfig(metadata=False)), monkeypatch)
-    assert [check.number for check in checks] == list(range(1, 12))
+    assert [check.number for check in checks] == list(range(1, 13))
     assert all(check.remedy for check in checks if check.status != "ok")
     assert not (tmp_path / "s").exists()
     text = doctor.render(checks)
@@ -88,6 +90,44 @@ def test_the_version_of_cgroups_is_told(tmp_path: Path, files: dict[str, str], s
 
 
 @pytest.mark.parametrize(
+    ("host", "status", "detail", "remedy"),
+    [
+        (
+            HostIsolation(enforcement="v2", controllers=frozenset({"cpu", "memory", "pids", "cpuset"})),
+            "ok",
+            "v2: cgroups version 2: cpu, cpuset, memory, pids",
+            None,
+        ),
+        (
+            HostIsolation(enforcement="hybrid", controllers=frozenset({"cpu", "freezer", "pids"}), reasons=("no memory here",)),
+            "warn",
+            "hybrid: cgroups version 1 for limits, version 2 for kill: cpu, pids; no memory here",
+            "jobs run without the limits of memory: have the kernel or the container give them",
+        ),
+        (
+            nothing("the cgroups are mounted read-only", "run on the host"),
+            "warn",
+            "nothing holds jobs in their limits; the cgroups are mounted read-only",
+            "run on the host; until then jobs run without limits",
+        ),
+    ],
+)
+def test_what_holds_jobs_in_their_limits_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: HostIsolation, status: str, detail: str, remedy: str | None
+) -> None:
+    monkeypatch.setattr("agent.jobs.context.detect", lambda **_: host)
+    found = doctor.check_isolation(AgentConfig(state_dir=tmp_path))
+    assert found == Finding(status, detail, remedy)  # type: ignore[arg-type]
+
+
+def test_a_configuration_that_asks_for_no_limits_is_told(tmp_path: Path) -> None:
+    found = doctor.check_isolation(AgentConfig(state_dir=tmp_path, jobs=JobsTable(isolation="none")))
+    assert (found.status, 'isolation = "auto"' in (found.remedy or "")) == ("warn", True)
+    switched_off = doctor.check_isolation(AgentConfig(state_dir=tmp_path, jobs=JobsTable(enabled=False)))
+    assert switched_off == Finding("ok", "jobs are switched off")
+
+
+@pytest.mark.parametrize(
     ("capabilities", "mounts", "status"),
     [
         ("000001ffffffffff", "proc /proc proc rw 0 0\n", "ok"),
@@ -112,9 +152,7 @@ def test_a_container_sees_no_processes_of_the_host(tmp_path: Path) -> None:
     assert "--pid=host" in (found.remedy or "")
 
 
-@pytest.mark.parametrize(
-    ("year", "synchronised", "status"), [(1970, True, "fail"), (2026, False, "warn"), (2026, True, "ok")]
-)
+@pytest.mark.parametrize(("year", "synchronised", "status"), [(1970, True, "fail"), (2026, False, "warn"), (2026, True, "ok")])
 def test_a_clock_that_is_wrong_is_found(year: int, synchronised: bool, status: str) -> None:
     assert doctor.check_clock(datetime(year, 6, 1, tzinfo=UTC), synchronised).status == status
 
@@ -125,7 +163,9 @@ def test_the_kernel_can_be_asked_about_the_clock() -> None:
 
 def test_a_state_directory_that_is_open_is_found(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    assert doctor.check_state(tmp_path) == Finding("warn", f"{tmp_path} is open to other users (mode 0755)", f"chmod 700 {tmp_path}")
+    assert doctor.check_state(tmp_path) == Finding(
+        "warn", f"{tmp_path} is open to other users (mode 0755)", f"chmod 700 {tmp_path}"
+    )
     tmp_path.chmod(0o700)
     assert doctor.check_state(tmp_path) == Finding("ok", str(tmp_path))
 

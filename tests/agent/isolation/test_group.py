@@ -5,13 +5,16 @@ Runs in every way that this host offers; `make test-vm` runs the same on a versi
 
 from __future__ import annotations
 
+import json
 import os
+import stat as stat_module
 import subprocess
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent.errors import IsolationFault
@@ -23,6 +26,7 @@ from agent.isolation.watch import drifted, events, repair
 from tests.support.isolation import PARENT, child, clean, held, host_in, modes, new_unit, prepared, stat, wait
 
 MIB = 1024 * 1024
+STORM_SIZE = 120 if "RACKRATE_VM" in os.environ else 300  # user-mode Linux forks ten times slower
 MODES = modes()
 pytestmark = pytest.mark.skipif(MODES == ["none"], reason="no cgroup can be made here (needs root, and cgroups to write)")
 
@@ -109,7 +113,8 @@ def test_an_out_of_memory_kill_in_a_group_of_the_jobs_own_is_counted(host: HostI
         code = f"import os; open({str(nested / 'cgroup.procs')!r}, 'w').write('0'); {EAT.format(300)}"
         first = job.run(code)
         first.communicate()
-        assert (first.returncode, job.group.counters()["oom_kills"]) == (-9, 1)
+        assert first.returncode == -9
+        assert job.group.counters()["oom_kills"] >= 1
         assert wait(job.group.empty)
 
 
@@ -124,6 +129,21 @@ def test_a_job_is_pinned_to_its_cpus_or_told_that_it_is_not(host: HostIsolation)
             assert "no cpuset controller" in job.plan.unmet[0]
             assert "held to 1 CPUs of time" in job.plan.not_enforced[-1]
             assert "100000 100000" in job.applied.values()
+
+
+def test_a_gpu_that_is_not_the_jobs_cannot_be_opened_where_devices_are_held(host: HostIsolation, tmp_path: Path) -> None:
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    for number, minor in enumerate((7, 5)):  # /dev/full and /dev/zero play two GPUs
+        os.mknod(dev / f"nvidia{number}", 0o666 | stat_module.S_IFCHR, os.makedev(1, minor))
+    limits = Limits(device_paths=(str(dev / "nvidia1"),))
+    code = "import sys\nfor path in sys.argv[1:]:\n  try: open(path); print('open')\n  except PermissionError: print('denied')"
+    with held(msgspec.structs.replace(host, dev=dev), limits) as job:
+        first = job.run(code, str(dev / "nvidia0"), str(dev / "nvidia1"))
+        out = first.communicate()[0].split()
+        assert out == [b"denied" if "devices" in host.controllers else b"open", b"open"]
+        assert ("CUDA_VISIBLE_DEVICES" in "".join(job.plan.not_enforced)) == ("devices" not in host.controllers)
+        assert job.plan.unmet == ()
 
 
 def test_a_fork_beyond_the_limit_fails_and_is_counted(host: HostIsolation) -> None:
@@ -149,8 +169,8 @@ def test_a_quota_throttles_and_is_counted(host: HostIsolation) -> None:
 
 def test_a_fork_storm_that_ignores_signals_is_dead_after_one_kill(host: HostIsolation) -> None:
     with held(host, Limits(pids=600)) as job:
-        first = job.run(STORM, "300")
-        assert wait(lambda: len(job.group.pids()) > 250, 60)
+        first = job.run(STORM, str(STORM_SIZE))
+        assert wait(lambda: len(job.group.pids()) >= STORM_SIZE, 120)
         before = job.group.pids()
         job.group.kill()
         assert wait(job.group.empty)
@@ -158,7 +178,7 @@ def test_a_fork_storm_that_ignores_signals_is_dead_after_one_kill(host: HostIsol
         first.communicate()
         assert not wait(job.group.pids, 0.2)  # nobody slipped and goes on
         assert not [pid for pid in before if stat(pid)]
-        assert job.group.counters()["pids_peak"] in (None, *range(250, 601))
+        assert job.group.counters()["pids_peak"] in (None, *range(STORM_SIZE, 601))
 
 
 def test_a_daemon_in_a_session_of_its_own_is_found_and_killed(host: HostIsolation) -> None:
@@ -325,8 +345,7 @@ def test_a_sweep_takes_unknown_units_and_spares_everything_else(host: HostIsolat
 
 def test_many_groups_made_and_removed_leave_none(host: HostIsolation) -> None:
     one = plan(host, new_unit(), Limits(memory_bytes=64 * MIB, cpu_ids=(0,), pids=10, cpus=Decimal(1)))
-    count = int(os.environ.get("RACKRATE_CHURN", "1000" if host.enforcement != "v1" else "100"))
-    answer = child("churn", one.to_dict(), one.unit, count)
+    answer = child("churn", one.to_dict(), one.unit, 1000 if host.enforcement == "hybrid" else 100)
     assert answer["left"] == []
     assert [entry for folder in everywhere(host) for entry in folder.glob("job-*")] == []
 
@@ -361,8 +380,6 @@ def test_the_shim_is_in_a_leaf_of_its_own(host: HostIsolation) -> None:
         "group = Group(json.load(sys.stdin)); group.enter_shim(); group.prepare(); group.enter_shim()\n"
         "print(open('/proc/self/cgroup').read())\nassert group.empty() and group.remove()"
     )
-    import json
-
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(Path(__file__).parents[3])],
         input=json.dumps(made).encode(),
