@@ -101,7 +101,7 @@ JOB_COLUMNS: tuple[Column, ...] = (
            value=lambda row, now: row.node.name, text=lambda row, now: fmt.clean(row.node.name)),
     _column("user", "USER", 8, 4, lambda job: job.user, sort_key="4"),
     _column("project", "PROJECT", 10, 8, lambda job: job.project),
-    _column("gpus", "GPUS", 4, 3, lambda job: job.gpu_share if job.gpu_share is not None else Decimal(job.gpus_wanted),
+    _column("gpus", "GPUS", 5, 3, lambda job: job.gpu_share if job.gpu_share is not None else Decimal(job.gpus_wanted),
             gpus_text, align="right", descending=True, sort_key="5"),
     Column(id="run", title="RUN", width=6, priority=2, align="right", sort_key="6",
            value=lambda row, now: row.job.started_at if row.job.state != "queued" else None,

@@ -27,7 +27,10 @@ WAIT_SECONDS = 15.0
 SETTLE_SECONDS = 1.5
 FONTS = "'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"
 PNG_SCALE = 1
-KEYS = {"fleet": (), "node": ("enter",), "alerts": ("a",), "help": ("question_mark",)}
+KEYS = {
+    "fleet": (), "node": ("enter",), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"),
+    "help": ("question_mark",),
+}  # fmt: skip
 
 
 def take_screenshot(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, running
 from tui.config import NodeConfig
 from tui.errors import Failed, WrongUsage
@@ -20,7 +21,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 async def drawn(screen: str = "fleet", node: str | None = None) -> str:
-    app, _ = make_app()
+    app, _ = make_app(job_fleet() if screen in ("jobs", "job", "submit") else None)
     async with running(app, (120, 36)) as pilot:
         await go_to(app, pilot, screen, node)
         return clean_svg(app.export_screenshot(title="rackrate"))
@@ -33,7 +34,7 @@ async def test_an_svg_names_no_address_but_the_namespace_and_has_the_text() -> N
     assert "DejaVu Sans Mono" in svg and "a100-half" in svg
 
 
-@pytest.mark.parametrize(("screen", "part"), [("fleet", "IDLE"), ("node", "PCIe"), ("alerts", "SEVERITY"), ("help", "Filter")])
+@pytest.mark.parametrize(("screen", "part"), [("fleet", "IDLE"), ("node", "PCIe"), ("alerts", "SEVERITY"), ("help", "Filter"), ("jobs", "COST"), ("job", "gpu-01"), ("submit", "command")])
 async def test_every_screen_can_be_drawn(screen: str, part: str) -> None:
     assert part in await drawn(screen)
 

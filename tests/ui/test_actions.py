@@ -6,8 +6,9 @@ import string
 
 import pytest
 
+from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
-from tui.columns import NODE_COLUMNS
+from tui.columns import FLEET_COLUMNS
 from tui.ui import actions
 from tui.ui.screens.help import help_lines
 
@@ -29,14 +30,14 @@ _TYPED = {"slash", "question_mark", "colon", "left_square_bracket", "right_squar
 
 @pytest.mark.parametrize("scope", actions.SCREENS)
 def test_the_palette_itself_needs_no_letter(scope: actions.Scope) -> None:
-    assert any({"f2", "ctrl+p"} & set(action.keys) for action in actions.of(scope) if action.id == "palette")
+    assert any({"f2", "ctrl+p"} & set(action.keys) for action in actions.of(scope) if action.call == "app.palette")
 
 
 def test_every_action_is_in_the_help_with_its_key() -> None:
     lines = ["".join(part for part, _ in line) for line in help_lines(100)]
     for action in actions.ACTIONS:
         assert any(action.title in line and action.shown in line for line in lines), action.id
-    for column in NODE_COLUMNS:
+    for column in FLEET_COLUMNS:
         assert any(column.title in line for line in lines)
 
 
@@ -46,27 +47,34 @@ def test_the_footer_names_only_what_exists_there(scope: actions.Scope) -> None:
     assert set(actions.footer(scope)) <= known and actions.footer(scope)
 
 
-def test_nothing_here_changes_a_node() -> None:
-    words = ("kill", "stop", "delete", "remove", "signal", "drain")
-    assert not [action.id for action in actions.ACTIONS if any(word in action.title.casefold() for word in words)]
+def test_what_changes_something_on_a_node_is_marked_so_and_nothing_else_is() -> None:
+    words = ("kill", "stop", "delete", "remove", "signal", "drain", "submit", "send")
+    named = {action.id for action in actions.ACTIONS if any(word in action.title.casefold() for word in words)}
+    assert named == {action.id for action in actions.ACTIONS if action.changes} == {"submit", "cancel", "signal", "send"}
 
 
-@pytest.mark.parametrize("keys", [(), ("enter",), ("a",), ("question_mark",)])
+SCREENS = [(), ("enter",), ("a",), ("j",), ("j", "enter"), ("j", "n"), ("question_mark",)]
+
+
+@pytest.mark.parametrize("keys", SCREENS, ids=lambda keys: "-".join(keys) or "fleet")
 async def test_every_binding_of_every_screen_runs(keys: tuple[str, ...]) -> None:
     """Each action of the screen, called by its key, leaves the app alive."""
-    app, _ = make_app()
+    app, _ = make_app(job_fleet())
     async with running(app) as pilot:
         await press(pilot, *keys)
-        scope = app.screen.SCOPE  # type: ignore[attr-defined]
+        scope, depth = app.screen.SCOPE, len(app.screen_stack)  # type: ignore[attr-defined]
         for action in actions.of(scope):
             for key in action.keys:
                 if action.id == "quit":
                     continue
                 await press(pilot, key)
                 assert app.is_running and app._exception is None, (action.id, key)
-                while len(app.screen_stack) > 1 + bool(keys):
+                while len(app.screen_stack) > depth:
                     app.pop_screen()
-                await press(pilot, *(keys if len(app.screen_stack) <= bool(keys) else ()))
+                if len(app.screen_stack) < depth:
+                    while len(app.screen_stack) > 1:
+                        app.pop_screen()
+                    await press(pilot, *keys)
                 if action.id == "filter":
                     await press(pilot, "escape")
 

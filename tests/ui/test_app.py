@@ -15,6 +15,7 @@ import pytest
 from agent import wire
 from agent.client import Unreachable
 from tests.support.fleets import AT, StubCatalog, gpu, info, many, sample, small_fleet
+from tests.support.jobs import job_fleet
 from tests.support.screens import line_with, make_app, press, running, table, text, tick
 from tui.config import NodeConfig
 from tui.fleet import Fleet
@@ -27,10 +28,13 @@ SIZES = [(200, 60), (20, 5), (0, 0), (100, 30), (10, 2), (1, 1), (40, 8), (3, 1)
 
 
 @pytest.mark.parametrize(
-    "keys", [(), ("enter",), ("a",), ("question_mark",), ("colon",), ("slash", *"a:b")], ids=lambda keys: "".join(keys) or "fleet"
-)
+    "keys",
+    [(), ("enter",), ("a",), ("question_mark",), ("colon",), ("slash", *"a:b"), ("j",), ("j", "enter"),
+     ("j", "x"), ("j", "n")],
+    ids=lambda keys: "".join(keys) or "fleet",
+)  # fmt: skip
 async def test_every_screen_survives_every_size(keys: tuple[str, ...]) -> None:
-    app, clock = make_app()
+    app, clock = make_app(job_fleet() if keys[:1] == ("j",) else None)
     async with running(app, (80, 24)) as pilot:
         await press(pilot, *keys)
         for size in SIZES:

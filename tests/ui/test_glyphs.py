@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver, to_ascii
 
@@ -28,9 +29,9 @@ def test_escape_sequences_pass_unchanged() -> None:
     assert to_ascii("\x1b[31m○\x1b[0m") == "\x1b[31mo\x1b[0m"
 
 
-@pytest.mark.parametrize("keys", [(), ("enter",), ("a",), ("question_mark",), ("colon",), ("slash",)])
+@pytest.mark.parametrize("keys", [(), ("enter",), ("a",), ("question_mark",), ("colon",), ("slash",), ("j",), ("j", "enter"), ("j", "n"), ("j", "x")])
 async def test_every_screen_keeps_its_layout_in_ascii(keys: tuple[str, ...]) -> None:
-    app, _ = make_app()
+    app, _ = make_app(job_fleet() if "j" in keys else None)
     async with running(app, (120, 40)) as pilot:
         await press(pilot, *keys)
         for line in text(app).split("\n"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.color import Color
 
+from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
 from tui.ui.app import chosen_theme
 from tui.ui.theme import ANSI, DARK, LIGHT, NAMES, PALETTES, STYLES
@@ -79,9 +80,10 @@ def test_without_colours_or_with_few_the_terminals_own_are_used(monkeypatch: pyt
 
 @pytest.mark.parametrize("theme", NAMES)
 async def test_every_screen_can_be_painted_in_every_theme(theme: str) -> None:
-    app, _ = make_app(theme=theme)
+    app, _ = make_app(job_fleet(), theme=theme)
     async with running(app, (120, 40)) as pilot:
-        for keys in (("enter",), ("escape", "a"), ("escape", "question_mark"), ("escape", "colon"), ("escape", "slash", "x")):
+        for keys in (("enter",), ("escape", "a"), ("escape", "question_mark"), ("escape", "colon"), ("escape", "slash", "x"),
+                     ("escape", "escape", "j"), ("enter",), ("escape", "x"), ("escape", "n")):  # fmt: skip
             await press(pilot, *keys)
             assert text(app).strip()
 

@@ -5,6 +5,7 @@ Invariant: the job that is asked about is the one that is acted on, whatever mov
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from agent import wire
@@ -98,20 +99,22 @@ def stop_question(view: JobView, now: float) -> ConfirmScreen:
     return ConfirmScreen(question, sentences, "leave it", "kill it now" if force else "stop it")
 
 
-def act(app: RackrateApp, name: str, ident: str, verb: str, call) -> None:  # noqa: ANN001 - client -> awaitable job
+Call = Callable[["AgentClient"], Awaitable[wire.Job]]
+
+
+def act(app: RackrateApp, name: str, ident: str, verb: str, call: Call) -> None:
     """Asks the node; the answer is in the fleet and in the status line when it comes."""
     app.asking.start(_act(app, name, ident, verb, call))
 
 
-async def _act(app: RackrateApp, name: str, ident: str, verb: str, call) -> None:  # noqa: ANN001
+async def _act(app: RackrateApp, name: str, ident: str, verb: str, call: Call) -> None:
     from agent.client import ClientError
     from tui.errors import RackrateError
 
     tell(app, f"{verb} {ident}: asking {fmt.clean(name)} ...", "dim")
     try:
-        client: AgentClient
         async with app.asking.client(name) as client:
-            job: wire.Job = await call(client)
+            job = await call(client)
     except (ClientError, RackrateError) as error:
         tell(app, f"{verb} {ident}: {fmt.clean(getattr(error, 'text', None) or str(error))}", "lost")
         return

@@ -132,7 +132,9 @@ def named_node(fleet: Fleet, name: str, now: float) -> NodeView:
     """The node that was typed. Raises `Wrong`."""
     if name not in fleet:
         near = difflib.get_close_matches(name, [view.name for view in fleet], 1, 0.4)
-        raise Wrong({NODE: f"There is no node `{name}`{f'; did you mean `{near[0]}`?' if near else '; empty: the first that fits.'}"})
+        raise Wrong(
+            {NODE: f"There is no node `{name}`{f'; did you mean `{near[0]}`?' if near else '; empty: the first that fits.'}"}
+        )
     view = fleet[name]
     if view.info is not None and view.info.simulated:
         raise Wrong({NODE: f"{name} is simulated: it runs no jobs."})
@@ -152,7 +154,13 @@ def candidates(fleet: Fleet, spec: wire.JobSpec, now: float) -> list[NodeView]:
     def rank(view: NodeView) -> tuple[bool, bool, int, float, str]:
         free = sum(use.held is False and use.gpu.state == "ok" for use in view.uses)
         price = view.usd_per_hour
-        return (view.notice is not None, free < wanted, abs(free - wanted), float(price) if price is not None else 1e9, view.name)
+        return (
+            view.notice is not None,
+            free < wanted,
+            abs(free - wanted),
+            float(price) if price is not None else 1e9,
+            view.name,
+        )
 
     return sorted(views, key=rank)
 

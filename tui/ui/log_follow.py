@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from agent import wire
 from agent.client import ClientError
@@ -20,7 +21,7 @@ WAIT_SECONDS = 20.0
 SOON_SECONDS = 1.0
 """Between questions to a node that answers them at once with nothing."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0)
-Ask = Callable[[int, int, float, "int | None"], Awaitable[wire.LogPage]]
+Ask = Callable[[int, int, float, "int | None"], Coroutine[Any, Any, wire.LogPage]]
 """(offset, limit, wait, attempt) -> page."""
 
 
@@ -32,7 +33,7 @@ class LogFollower:
         self,
         buffer: LogBuffer,
         ask: Ask,
-        size: Callable[[], Awaitable[int | None]],
+        size: Callable[[], Coroutine[Any, Any, int | None]],
         changed: Callable[[int], None],
         *,
         reads_end: Callable[[], bool] = lambda: True,
@@ -51,6 +52,9 @@ class LogFollower:
         self._wanted: int | None = None
         """The attempt that is followed; None: the newest."""
         self._at_tail = False
+        self._question: asyncio.Future[wire.LogPage] | None = None
+        self._turned = False
+        """What is asked now is no longer of interest."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -75,12 +79,32 @@ class LogFollower:
             await self._pause(WAIT_SECONDS)
             return
         began, asked = time.monotonic(), buffer.end
-        page = await self._ask(asked, PART_BYTES, WAIT_SECONDS, buffer.attempt)
-        if not self._at_tail or buffer.detached:
+        page = await self._news(asked)
+        if page is None or not self._at_tail or buffer.detached:
             return
         self._take(page)
         if page.next_offset <= asked and not page.ended and time.monotonic() - began < SOON_SECONDS:
             await self._pause(SOON_SECONDS)
+
+    async def _news(self, offset: int) -> wire.LogPage | None:
+        """What comes next, which may take long; None when somebody wants something else meanwhile."""
+        self._turned = False
+        self._question = asyncio.ensure_future(self._ask(offset, PART_BYTES, WAIT_SECONDS, self.buffer.attempt))
+        try:
+            return await self._question
+        except asyncio.CancelledError:
+            if not self._turned:
+                raise
+            return None
+        finally:
+            self._question = None
+
+    def _turn(self) -> None:
+        """Begins anew at the end of the log, at once."""
+        self._at_tail, self._turned = False, True
+        if self._question is not None:
+            self._question.cancel()
+        self._wake.set()
 
     async def _go_to_tail(self) -> None:
         size = await self._size() or 0
@@ -109,15 +133,15 @@ class LogFollower:
     def to_tail(self) -> None:
         """The newest lines, wherever the window is."""
         if self.buffer.detached or self.error:
-            self._at_tail = False
+            self._turn()
         self._wake.set()
 
     def follow_attempt(self, number: int | None) -> None:
         """Another attempt's log, from its end; None: the newest one's."""
-        self._wanted, self._at_tail = number, False
+        self._wanted = number
         self.buffer.reset(number)
         self._changed(0)
-        self._wake.set()
+        self._turn()
 
     async def older(self) -> None:
         """Brings the page before the window. Does nothing while one is on its way, or where there is none."""

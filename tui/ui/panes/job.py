@@ -138,7 +138,9 @@ def _holding(view: JobView) -> list[tuple[str, str, str]]:
     indexes = {gpu.uuid: str(gpu.index) for gpu in view.node.gpus}
     names = " ".join(indexes.get(uuid, fmt.clean(uuid[:12])) for uuid in job.gpus)
     count = f"{gpus_text(job)} GPU{'s' * (job.gpu_share is None and job.gpus_wanted != 1)}"
-    parts = [("", "no GPU" if job.gpu_share is None and not job.gpus_wanted else count + (f": {names}" if names else ""), "text")]
+    parts = [
+        ("", "no GPU" if job.gpu_share is None and not job.gpus_wanted else count + (f": {names}" if names else ""), "text")
+    ]
     if job.gpu_memory_bytes is not None:
         parts.append(("GPU memory", fmt.size(job.gpu_memory_bytes), "text"))
     if job.cpus is not None:
@@ -254,7 +256,10 @@ def job_lines(node: NodeView, now: float, cells: int) -> list[Line]:
     head = " ".join(fitted(_indent(c.id) + c.title, width, right=c.align == "right") for c, width in columns)
     lines: list[Line] = [((f"  {head}".rstrip(), "dim"),)]
     for job in shown:
-        spans = [(" " + fitted(_indent(c.id) + c.text(job, now), width, right=c.align == "right"), _cell_style(job, c.id)) for c, width in columns]
+        spans = [
+            (" " + fitted(_indent(c.id) + c.text(job, now), width, right=c.align == "right"), _cell_style(job, c.id))
+            for c, width in columns
+        ]
         lines.append(cropped(((" ", "dim"), *spans), cells))
     left = len(node.jobs) - len(shown)
     return [*lines, ((f"  … {left} more: j", "dim"),)] if left else lines
@@ -290,5 +295,3 @@ def job_sums(rows: list[JobView], now: float) -> tuple[Line, ...]:
         partial = any(row.job.cost is None and row.job.attempt for row in rows)
         parts.append(((f"{'~' * partial}{fmt.usd(sum(costs, Decimal(0)))}", "text"), (" so far", "dim")))
     return tuple(parts)
-
-

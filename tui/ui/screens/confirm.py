@@ -101,10 +101,13 @@ class ConfirmScreen(ModalScreen[bool]):
 class SignalScreen(ModalScreen[str | None]):
     """Which signal; Enter with an empty line sends nothing."""
 
-    CSS = DIALOG_CSS.format(name="SignalScreen") + """
+    CSS = (
+        DIALOG_CSS.format(name="SignalScreen")
+        + """
     SignalScreen Input { height: 1; border: none; padding: 0; background: $rr-raised; }
     SignalScreen Input:focus { border: none; background: $rr-raised; background-tint: $foreground 0%; }
     """
+    )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
 
     def __init__(self, job: str) -> None:

@@ -91,7 +91,12 @@ class FleetScreen(TableScreen):
             return ((f"{clean(view.name)}: {clean(view.error)}", "lost"),)
         if view.notice is None:
             return ()
-        return ((f"{clean(view.name)}: {clean(view.notice.sentence(view.utc(app.clock())))}", "lost" if view.notice.hard else "idle"),)
+        return (
+            (
+                f"{clean(view.name)}: {clean(view.notice.sentence(view.utc(app.clock())))}",
+                "lost" if view.notice.hard else "idle",
+            ),
+        )
 
     def _show_detail(self) -> None:
         app, pane, table = self.rackrate, self.query_one("#detail", LinesView), self.table

@@ -140,6 +140,9 @@ class JobScreen(JobActions):
         self._follower.to_tail()
         self._show_log_title()
 
+    def on_log_view_moved(self, event: LogView.Moved) -> None:
+        self._show_log_title()
+
     def action_step_attempt(self, step: int) -> None:
         """The log of another attempt; past the last one the newest is followed."""
         view = self.job_here()
@@ -200,9 +203,7 @@ class JobScreen(JobActions):
     def _fit_facts(self) -> None:
         """As high as they are, but the log keeps more than half."""
         pane, body = self.query_one("#facts", LinesView), self.query_one("#body")
-        if body.has_class("-beside"):
-            pane.styles.height = "1fr"
-        elif self.app.size.height < BOTH_FROM_ROWS:
+        if body.has_class("-beside") or self.app.size.height < BOTH_FROM_ROWS:
             pane.styles.height = "1fr"
         else:
             pane.styles.height = max(3, min(len(pane.lines), int(body.size.height * FACTS_PART)))

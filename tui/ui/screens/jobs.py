@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 
 from tui.fleet_jobs import JobView
 from tui.format import clean
-from tui.job_rows import JOB_WORDS, why_text
+from tui.job_rows import JOB_WORDS, command_text, why_text
 from tui.ui import actions
 from tui.ui.job_actions import JobActions
 from tui.ui.lines import BLANK, Line
@@ -20,8 +20,10 @@ from tui.ui.screens.table import TableScreen
 from tui.ui.widgets.header import Header
 from tui.ui.widgets.jobs_table import JobsTable
 from tui.ui.widgets.line_table import LineTable
+from tui.ui.widgets.lines_view import LinesView, RaisedLines
 from tui.ui.widgets.status import FilterBar, Footer, StatusLine
 
+WHY_FROM_ROWS = 14
 EXAMPLE = "state:running user:me cause:oom node:gpu-01 cost>5 !done"
 _SUBMIT: tuple[Line, ...] = (
     (("  n", "key"), ("                          submits one from here", "dim")),
@@ -50,6 +52,7 @@ class JobsScreen(TableScreen, JobActions):
         app = self.rackrate
         yield Header()
         yield JobsTable(app.fleet, app.clock, id="jobs")
+        yield RaisedLines(id="why")
         yield FilterBar(JOB_WORDS, EXAMPLE)
         yield StatusLine(app.clock)
         yield Footer("jobs")
@@ -72,6 +75,7 @@ class JobsScreen(TableScreen, JobActions):
         self.table.empty = self._nothing()
         self.table.update(self.rackrate.clock())
         self.show_status()
+        self._show_why()
 
     def _nothing(self) -> tuple[Line, ...]:
         """Why no job is shown, and what would change that."""
@@ -89,12 +93,15 @@ class JobsScreen(TableScreen, JobActions):
     def sums(self) -> tuple[Line, ...]:
         return job_sums(self.table.found, self.rackrate.clock())
 
-    def trouble(self) -> Line:
-        """Why the job under the cursor waits or ended, where its column is hidden."""
-        table, view = self.table, self.table.chosen
-        if view is None or table.shows(table.columns[-1]) or not (why := why_text(view.job)):
-            return ()
-        return ((why, "lost" if view.job.left_behind else "dim"),)
+    def _show_why(self) -> None:
+        """Why the job under the cursor waits or ended, in full, where there is a line for it."""
+        view, pane = self.table.chosen, self.query_one("#why", LinesView)
+        text = why_text(view.job) if view is not None else ""
+        pane.display = self.app.size.height >= WHY_FROM_ROWS and view is not None
+        if view is None:
+            return
+        style = "lost" if view.job.left_behind else "text"
+        pane.show([((f" {view.job.id}  ", "dim"), (text or command_text(view.job), style if text else "dim"))])
 
     def action_open(self) -> None:
         view = self.table.chosen

@@ -51,7 +51,7 @@ class SubmitScreen(RackrateScreen):
     SubmitScreen #sides { height: auto; layout: vertical; }
     SubmitScreen #sides.-two { layout: horizontal; }
     SubmitScreen .side { height: auto; width: 1fr; }
-    SubmitScreen #plan { height: auto; margin-top: 1; }
+    SubmitScreen #plan { height: auto; margin: 1 0 0 1; }
     """
 
     def __init__(self, node: str = "") -> None:
@@ -100,7 +100,7 @@ class SubmitScreen(RackrateScreen):
         self._show_plan()
 
     def _show_plan(self) -> None:
-        pane, cells = self.query_one("#plan", LinesView), max(20, self.app.size.width - 2)
+        pane, cells = self.query_one("#plan", LinesView), max(20, self.app.size.width - 3)
         lines = self._plan_lines(cells)
         pane.styles.height = len(lines)
         pane.show(lines)

@@ -25,7 +25,9 @@ Test = Callable[[Any, float], bool]
 class ArrangedTable(LineTable):
     """Subclasses say what the rows are, how a cell looks and when a row may look different."""
 
-    def __init__(self, columns: tuple[Column, ...], sorted_by: str, clock: Callable[[], float], *, id: str | None = None) -> None:
+    def __init__(
+        self, columns: tuple[Column, ...], sorted_by: str, clock: Callable[[], float], *, id: str | None = None
+    ) -> None:
         super().__init__(id=id)
         self._clock = clock
         self._wanted: Test | None = None

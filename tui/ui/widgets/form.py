@@ -55,8 +55,8 @@ class Switch(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "turn", show=False),
         Binding("enter", "submit", show=False),
-        Binding("up", "screen.focus_previous", show=False),
-        Binding("down", "screen.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
+        Binding("down", "app.focus_next", show=False),
     ]
 
     class Turned(Message):

@@ -27,6 +27,7 @@ class JobsTable(ArrangedTable):
         self._fleet = fleet
         self._arranged = -1
         self._timed = False
+        self._by_key: dict[str, JobView] = {}
         self.found: list[JobView] = []
         """The rows that are shown."""
 
@@ -57,8 +58,6 @@ class JobsTable(ArrangedTable):
     def chosen(self) -> JobView | None:
         """The job under the cursor."""
         return self._by_key.get(self.cursor_key) if self.cursor_key is not None else None
-
-    _by_key: dict[str, JobView] = {}
 
     def mark_of(self, row: JobView, now: float) -> Hashable:
         """A job that runs grows older and dearer; others change with what is heard of them."""

@@ -5,6 +5,7 @@ Invariant: who reads the end stays at the end, who reads further up stays on the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import ClassVar
 
@@ -28,7 +29,7 @@ OLDER_FROM = 2
 
 
 class LogView(ScrollView, can_focus=True):
-    """Shows a `LogBuffer`. Posts `WantsOlder` near its top and `AtEnd` when its end is reached."""
+    """Shows a `LogBuffer`. Posts `WantsOlder` near its top, `AtEnd` when its end is reached, `Moved` beside."""
 
     DEFAULT_CSS = """
     LogView { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; overflow-x: hidden; overflow-y: auto; }
@@ -49,6 +50,9 @@ class LogView(ScrollView, can_focus=True):
 
     class AtEnd(Message):
         """The end is wanted (again)."""
+
+    class Moved(Message):
+        """Another part is to be seen."""
 
     def __init__(self, buffer: LogBuffer, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -87,7 +91,9 @@ class LogView(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self.at_end = round(new_value) >= self.count - self.size.height
+        before, self.at_end = self.at_end, round(new_value) >= self.count - self.size.height
+        if before != self.at_end:
+            self.post_message(self.Moved())
         if self.at_end:
             self.post_message(self.AtEnd())
         elif new_value <= OLDER_FROM and new_value < old_value:
@@ -115,8 +121,10 @@ class LogView(ScrollView, can_focus=True):
 
     def action_sideways(self, step: int) -> None:
         widest = max((len(line.text) for line in self.buffer.lines[self._top : self._top + self.size.height]), default=0)
-        self.side = max(0, min(self.side + step * SIDE_CELLS, max(self.side, widest - self.size.width + SIDE_CELLS)))
+        last = max(0, widest - self.size.width + 1)
+        self.side = max(0, self.side + step * SIDE_CELLS) if step < 0 else max(self.side, min(self.side + SIDE_CELLS, last))
         self.refresh()
+        self.post_message(self.Moved())
 
     @property
     def _top(self) -> int:
@@ -136,7 +144,7 @@ class LogView(ScrollView, can_focus=True):
         return cached[1]
 
     @property
-    def _styles(self):  # noqa: ANN202 - a mapping of styles
+    def _styles(self) -> Mapping[str, Style]:
         return STYLES.get(self.app.theme, STYLES[ANSI])
 
     def _strip(self, line: LogLine) -> Strip:
