@@ -1,8 +1,12 @@
-"""A small real DDP training (torch, gloo, CPU): saves every few steps, and once more when it is told to stop.
+"""A small real training (torch, gloo, CPU): saves every few steps, and once more when it is told to stop.
 
-Usage: torchrun ... ddp_train.py FOLDER STEPS [--every N] [--pause SECONDS]
-FOLDER holds `model.pt` (step and weights, replaced in one step), `steps` (one line `step world restart` for each step that
-rank 0 trained) and `handled` (one line `rank pid` for each SIGTERM that a worker handled).
+Usage: torchrun ... ddp_train.py FOLDER STEPS [--every N] [--pause SECONDS] [--plain] [--stubborn] [--fail-at STEP]
+FOLDER holds `model.pt` (step and weights, replaced in one step) and, a line each, `steps` (`step world` that rank 0
+trained), `saved` (`step` that is in model.pt), `resumed` (`step` that rank 0 went on from) and `handled` (`rank pid` of each
+SIGTERM that a worker handled).
+`--plain` averages the gradients itself: DistributedDataParallel and the optimizers of torch import its compiler, which
+takes longer than all the rest. `--stubborn`: the workers ignore SIGTERM, and each has a descendant that forks away from
+itself without end, into sessions of its own. `--fail-at`: rank 0 raises an exception after that step.
 """
 
 from __future__ import annotations
@@ -15,7 +19,82 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
+from torch.distributed.elastic.multiprocessing.errors import record
+
+RATE = 0.01
+
+
+class Training:
+    """One worker's part."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.folder = options, options.folder
+        self.stop = torch.zeros(1)
+        torch.manual_seed(0)
+        self.model = torch.nn.Linear(8, 1)
+        self.step = self._load()
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.trained: torch.nn.Module = self.model
+        if not options.plain:
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=RATE)
+            self.trained = torch.nn.parallel.DistributedDataParallel(self.model)
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+
+    def told(self, number: int, frame: object) -> None:
+        append(self.folder / "handled", f"{self.rank} {os.getpid()}")
+        self.stop[0] = 1
+
+    def run(self) -> None:
+        print(f"rank {self.rank} of {self.world} starts at step {self.step}", flush=True)
+        if self.rank == 0:
+            append(self.folder / "resumed", str(self.step))
+        while self.step < self.options.steps:
+            self._train()
+            time.sleep(self.options.pause)
+            asked = self.stop.clone()
+            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+            if self.rank == 0:
+                self._note(bool(asked.item()))
+            if asked.item():
+                print(f"rank {self.rank} stops after step {self.step}", flush=True)
+                break
+
+    def _train(self) -> None:
+        inputs = torch.randn(4, 8)
+        loss = (self.trained(inputs) - inputs.sum(1, keepdim=True)).square().mean()
+        self.model.zero_grad()
+        loss.backward()
+        self._improve()
+        self.step += 1
+
+    def _improve(self) -> None:
+        if self.optimizer is not None:
+            self.optimizer.step()
+            return
+        for parameter in self.model.parameters():
+            assert parameter.grad is not None
+            dist.all_reduce(parameter.grad)
+            parameter.data -= RATE * parameter.grad / self.world
+
+    def _note(self, stopping: bool) -> None:
+        append(self.folder / "steps", f"{self.step} {self.world}")
+        if self.step % self.options.every == 0 or self.step == self.options.steps or stopping:
+            self._save()
+        if self.step == self.options.fail_at:
+            raise ValueError(f"the loss is not finite after step {self.step}\nand a second line")
+
+    def _load(self) -> int:
+        """The step to go on from."""
+        if not (self.folder / "model.pt").exists():
+            return 0
+        kept = torch.load(self.folder / "model.pt", weights_only=True)
+        self.model.load_state_dict(kept["model"])
+        return int(kept["step"])
+
+    def _save(self) -> None:
+        torch.save({"step": self.step, "model": self.model.state_dict()}, self.folder / "model.tmp")
+        os.replace(self.folder / "model.tmp", self.folder / "model.pt")
+        append(self.folder / "saved", str(self.step))
 
 
 def append(path: Path, line: str) -> None:
@@ -23,61 +102,37 @@ def append(path: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-def load(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """The step to go on from."""
-    if not (folder / "model.pt").exists():
-        return 0
-    kept = torch.load(folder / "model.pt", weights_only=True)
-    model.load_state_dict(kept["model"])
-    optimizer.load_state_dict(kept["optimizer"])
-    return int(kept["step"])
+def fork_away() -> None:
+    """A descendant that is never the same process for long: each one forks the next, in another session, and ends."""
+    if os.fork():
+        return
+    while True:
+        os.setsid()
+        time.sleep(0.02)
+        if os.fork():
+            os._exit(0)
 
 
-def save(folder: Path, step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    kept = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-    torch.save(kept, folder / "model.tmp")
-    os.replace(folder / "model.tmp", folder / "model.pt")
-
-
+@record
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("steps", type=int)
     parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--pause", type=float, default=0.05)
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--stubborn", action="store_true")
+    parser.add_argument("--fail-at", type=int)
     options = parser.parse_args()
-    stop = torch.zeros(1)
-
-    def told(number: int, frame: object) -> None:
-        append(options.folder / "handled", f"{os.environ['RANK']} {os.getpid()}")
-        stop[0] = 1
-
-    signal.signal(signal.SIGTERM, told)
     torch.set_num_threads(1)
-    torch.manual_seed(0)
     dist.init_process_group("gloo")
-    model = torch.nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    step = load(options.folder, model, optimizer)
-    trained = DistributedDataParallel(model)
-    rank, world = dist.get_rank(), dist.get_world_size()
-    print(f"rank {rank} of {world} starts at step {step}", flush=True)
-    while step < options.steps:
-        inputs = torch.randn(4, 8)
-        optimizer.zero_grad()
-        (trained(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
-        optimizer.step()
-        step += 1
-        time.sleep(options.pause)
-        asked = stop.clone()
-        dist.all_reduce(asked, op=dist.ReduceOp.MAX)
-        if rank == 0:
-            append(options.folder / "steps", f"{step} {world} {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}")
-            if step % options.every == 0 or step == options.steps or asked.item():
-                save(options.folder, step, model, optimizer)
-        if asked.item():
-            print(f"rank {rank} stops after step {step}", flush=True)
-            break
+    training = Training(options)
+    if options.stubborn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        fork_away()
+    else:
+        signal.signal(signal.SIGTERM, training.told)
+    training.run()
     dist.destroy_process_group()
 
 
