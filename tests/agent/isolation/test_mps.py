@@ -148,7 +148,7 @@ def test_the_hook_says_what_it_could_not_do_and_always_ends(fake_mps: FakeMps) -
     child = fake_mps.client(server, A)
     assert run_hook(gpu, "").returncode == run_hook(gpu, "999999").returncode == 0, "nothing to do"
     assert run_hook(gpu, "1;2").returncode == 2, "never sent"
-    done = run_hook(gpu, str(child.pid), "3")
+    done = run_hook(gpu, str(child.pid), "4")
     assert (done.returncode, str(child.pid) in done.stderr) == (1, True)
     gpu.stop()
     gone = run_hook(gpu, str(child.pid))
@@ -159,7 +159,7 @@ def test_a_hook_on_a_daemon_that_hangs_gives_up(fake_mps: FakeMps) -> None:
     gpu = fake_mps.gpu(environment={"FAKE_MPS_HANG": "get_client_list"})
     gpu.start()
     fake_mps.start_server()
-    done = run_hook(gpu, "1", "3")
+    done = run_hook(gpu, "1", "4")
     assert done.returncode == 2 and "no answer to get_client_list" in done.stderr
 
 
@@ -183,7 +183,7 @@ import sys, time
 from decimal import Decimal
 from tests.support.fake_mps.rig import FakeMps, Path
 from agent.isolation.mps import MpsGpu
-gpu = MpsGpu(sys.argv[1], sys.argv[2], control=sys.argv[3], environment={"FAKE_MPS_VERSION": sys.argv[4]})
+gpu = MpsGpu(sys.argv[1], sys.argv[2], control=sys.argv[3], environment={"FAKE_MPS_VERSION": sys.argv[4]}, answer_seconds=30)
 gpu.start()
 gpu.admit(sys.argv[5], Decimal("0.25"), 1 << 30)
 print("ready", flush=True)

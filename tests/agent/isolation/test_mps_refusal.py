@@ -145,10 +145,10 @@ def test_a_server_that_another_user_runs_elsewhere_on_this_gpu_is_a_refusal(fake
     theirs = fake_mps.gpu()
     theirs.start()
     server = fake_mps.start_server(NOBODY)
-    ours = mps.MpsGpu(fake_mps.uuid, fake_mps.folder / "ours", control=str(fake_mps.control))
+    ours = mps.MpsGpu(fake_mps.uuid, fake_mps.folder / "ours", control=str(fake_mps.control), answer_seconds=30)
     with pytest.raises(MpsFault, match=f"is used by the MPS server {server} of user nobody"):
         ours.start()
     assert not (fake_mps.folder / "ours").exists()
-    other = mps.MpsGpu("GPU-another", fake_mps.folder / "ours", control=str(fake_mps.control))
+    other = mps.MpsGpu("GPU-another", fake_mps.folder / "ours", control=str(fake_mps.control), answer_seconds=30)
     other.start()
     other.stop()

@@ -63,7 +63,7 @@ class FakeMps:
         environment = {"FAKE_MPS_VERSION": version, **options.pop("environment", {})}
         options = {
             "control": str(self.control), "compute_mode": self.mode, "memory_total_bytes": 16 << 30,
-            "compute_capability": "9.0", "cuda_version": "12.4", "answer_seconds": 3.0, **options,
+            "compute_capability": "9.0", "cuda_version": "12.4", "answer_seconds": 30.0, **options,
         }  # fmt: skip
         return MpsGpu(self.uuid, self.runtime, environment=environment, **options)
 
@@ -81,7 +81,7 @@ class FakeMps:
         """What the daemon answers to a person."""
         environment = {"PATH": os.environ["PATH"], "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
         return subprocess.run(
-            [self.control], input=command + "\n", env=environment, check=True, capture_output=True, text=True, timeout=20
+            [self.control], input=command + "\n", env=environment, check=True, capture_output=True, text=True, timeout=60
         ).stdout  # fmt: skip
 
     def commands(self) -> list[str]:
