@@ -6,7 +6,7 @@ beside everybody else who was promised room; what was promised is not given away
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import combinations
 
 from agent.jobs.placement import choose, held_by
@@ -20,8 +20,12 @@ _MOST_SETS = 300
 class Eviction:
     """The room as it will be when those that are going are gone and those that were promised room have it."""
 
-    def __init__(self, room: Room, running: Sequence[Running]) -> None:
-        self._staying = sorted((one for one in running if one.interruptible and not one.stopping), key=_youngest)
+    def __init__(self, room: Room, running: Sequence[Running], crowded: Container[str | None] = ()) -> None:
+        """`crowded`: arrays with tasks that wait for another task's end; they would come first into what is made free."""
+        staying = () if any(one.stopping and one.array in crowded for one in running) else running
+        self._staying = sorted(
+            (one for one in staying if one.interruptible and not one.stopping and one.array not in crowded), key=_youngest
+        )
         self._base = room.copy()
         """Without what was promised."""
         self._wanted: list[Wanted] = []

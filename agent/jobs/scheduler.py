@@ -96,6 +96,8 @@ class _Round:
         self.room = Room(node, (one.held for one in self.running))
         self.busy = Counter(one.array for one in self.running if one.array is not None)
         """Array -> tasks of it that run, those started in this round among them."""
+        self.claimed: Counter[str] = Counter()
+        """Array -> tasks of it that are first in line or were promised room: their turn is not given to another task."""
         self.starts: list[Start] = []
         self.started: list[Running] = []
         self.waits: dict[str, str] = {}
@@ -116,7 +118,7 @@ class _Round:
             return self._decision()
         blocked = self._start_in_order(ready)
         if blocked:
-            self._behind(blocked)
+            self._behind(blocked, ready)
         return self._decision()
 
     def _decision(self) -> Decision:
@@ -155,10 +157,19 @@ class _Round:
 
     def _full(self, job: Waiting) -> bool:
         """Whether as many tasks of its array run as may; then says so."""
-        if job.array is None or job.array_at_once is None or self.busy[job.array] < job.array_at_once:
+        if job.array is None or job.array_at_once is None:
             return False
-        self.waits[job.id] = f"array: {self.busy[job.array]} of {job.array_at_once} tasks run already"
+        busy, claimed = self.busy[job.array], self.claimed[job.array]
+        if busy + claimed < job.array_at_once:
+            return False
+        next_ones = f", and {claimed} more start before it" if claimed else " already"
+        self.waits[job.id] = f"array: {busy} of {job.array_at_once} tasks run{next_ones}"
         return True
+
+    def _crowded(self, ready: Iterable[Waiting]) -> set[str | None]:
+        """Arrays with tasks that wait for another task's end."""
+        most = {job.array: job.array_at_once for job in ready if job.array is not None and job.array_at_once is not None}
+        return {array for array, at_once in most.items() if array is not None and self.busy[array] >= at_once}
 
     def _lacks(self, wanted: Wanted) -> str | None:
         lacking = self.lacking.get(wanted)
@@ -192,21 +203,23 @@ class _Round:
             self._start(job, *self._held(job))
         return ()
 
-    def _behind(self, blocked: Sequence[Waiting]) -> None:
+    def _behind(self, blocked: Sequence[Waiting], ready: Sequence[Waiting]) -> None:
         """The first in line gets a promise or a reservation, and the others what does not touch it."""
         first = blocked[0]
-        eviction = self.eviction = Eviction(self.room, self.running)
+        eviction = self.eviction = Eviction(self.room, self.running, self._crowded(ready))
         promising = eviction.make_room(first)
         if promising:
             self.waits[first.id] = self._promised(first)
         else:
             shadow = self.shadow = Shadow(first.wanted, self.room, [*self.running, *self.started], self.now_ms)
             self.waits[first.id] = self._late(first, f"waits for {self._lacks(first.wanted)}{self._until(shadow.last)}")
+        self.claimed[first.array or ""] += 1
         for job in blocked[1:]:
             if self._full(job) or self._backfill(job, first):
                 continue
             promising = promising and len(eviction.promised) < _MOST_PROMISES and eviction.make_room(job)
             if promising:
+                self.claimed[job.array or ""] += 1
                 self.waits[job.id] = self._promised(job)
 
     def _backfill(self, job: Waiting, first: Waiting) -> bool:
