@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from agent.jobs.context import DEFAULT_PARENT, RUN, _mark
 from tests.support.fake_nvml.state import State
-from tests.support.nvml import FakeNvml
+from tests.support.nvml import FakeNvml, compiler
 from tui.local import end_agent, wait_for_url
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,10 @@ def cgroup_parent() -> str:
 class JobAgent:
     """`state_dir` outlives the process; each start may have a point at which the process kills itself."""
 
-    def __init__(self, folder: Path, *, name: str = "box", gpus: int = 0, board: str = "T4", extra: str = "", jobs: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, name: str = "box", gpus: int = 0, board: str = "T4", node: str = "metadata = false", extra: str = "",
+        jobs: str = "", environment: Mapping[str, str] = {},
+    ) -> None:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.state, self.log = folder, folder / "state", folder / "agent.log"
         self.parent = cgroup_parent()
@@ -42,9 +47,10 @@ class JobAgent:
         self.nvml.use(State.machine(board, gpus)) if gpus else None
         self.config = folder / "agent.toml"
         self.config.write_text(
-            f'[node]\nname = "{name}"\nmetadata = false\nusd_per_hour = "36"\n[meter]\nrow_seconds = 1\n'
+            f'[node]\nname = "{name}"\n{node}\nusd_per_hour = "36"\n[meter]\nrow_seconds = 1\n'
             f'[jobs]\nallow_root = true\ncgroup_parent = "{self.parent}"\n{jobs}\n{extra}\n'
         )
+        self.environment = environment
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, die_at: str = "none", **environment: str) -> JobAgent:
@@ -53,7 +59,7 @@ class JobAgent:
         with self.log.open("ab") as words:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.agent_that_dies", die_at, *arguments],
-                cwd=ROOT, env=self.nvml.environment(**environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words,
+                cwd=ROOT, env=self._environment({**self.environment, **environment}), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words,
                 start_new_session=True,
             )  # fmt: skip
         try:
@@ -74,6 +80,12 @@ class JobAgent:
         except httpx.HTTPError:
             if die_at == "none":
                 raise
+
+    def _environment(self, more: dict[str, str]) -> dict[str, str]:
+        """An agent without GPUs needs no stand-in, so no compiler."""
+        if self.nvml.path.exists() or compiler() is not None:
+            return self.nvml.environment(**more)
+        return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
     def kill(self) -> None:
         if self.process is not None:
@@ -133,20 +145,42 @@ class JobAgent:
         """Processes in cgroups of this agent's jobs."""
         return [int(pid) for group in self.groups() for pid in _lines(group / "cgroup.procs")]
 
+    def lose_power(self) -> None:
+        """Agent, shims and jobs stop at one moment and end without another word, as on a machine that is switched off."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGSTOP)
+        stopped: set[int] = set()
+        while new := {*self.processes(), *self.shims(), *self.marked(str(self.state))} - stopped:
+            for pid in new:
+                _signal(pid, signal.SIGSTOP)
+            stopped |= new
+        self.kill()
+        self._kill_all()
+
     def close(self) -> None:
         """Ends everything, without asking the agent."""
         self.kill()
-        for _ in range(200):
-            left = {*self.processes(), *self._shims()}
-            if not left:
-                break
-            for pid in left:
-                _kill(pid)
-            time.sleep(0.02)
+        self._kill_all()
         for top in CGROUPS.glob(f"*/{self.parent}"):
             for path in sorted((path for path in top.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts)):
                 path.rmdir()
             top.rmdir()
+        shutil.rmtree(RUN / (DEFAULT_PARENT + _mark(self.state)), ignore_errors=True)
+
+    def _kill_all(self) -> None:
+        for _ in range(200):
+            left = {*self.processes(), *self.shims(), *self.marked(str(self.state))}
+            if not left:
+                break
+            for pid in left:
+                _signal(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+    def marked(self, text: str) -> list[int]:
+        """Processes with this text in their environment, as the processes of a job have its id and its folder; no zombies."""
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        own = {os.getpid(), self.process.pid if self.process is not None else 0}
+        return [pid for pid in pids if pid not in own and _contains(Path(f"/proc/{pid}/environ"), text.encode())]
 
     def shims(self) -> list[int]:
         """Shims of this agent's jobs that run now."""
@@ -176,9 +210,9 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _kill(pid: int) -> None:
+def _signal(pid: int, number: signal.Signals) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         pass
 
