@@ -230,6 +230,8 @@ class AgentClient(JobCalls):
             return Unauthorized(
                 f"{self.url} does not take the token; check {where} against the file `token` in the agent's state directory"
             )
+        if text is None and ours and status >= 500:
+            return Unreachable(f"{place(self.url)} is not reachable: it, or what stands before it, failed (HTTP {status})")
         if text is None or (status == 404 and not ours):
             return NotAnAgent(self._not_an_agent(f"HTTP {status}"))
         return AgentRefused(status, text, self.url)

@@ -191,15 +191,15 @@ async def job_log(
 async def _until_it_grows(
     request: Request[Any, Any, Any], manager: JobManager, page: wire.LogPage, offset: int, seconds: float
 ) -> None:
-    """Returns when there is more, when it has ended, after `seconds`, or when the client has gone."""
+    """Returns when there is more, when it has ended, after `seconds`, when the client has gone or the agent ends."""
     growing = asyncio.ensure_future(manager.log_grew(page.job, page.attempt or None, offset, seconds))
-    leaving = asyncio.ensure_future(_gone(request))
+    tasks = (growing, asyncio.ensure_future(_gone(request)), asyncio.ensure_future(agent_of(request).closing.wait()))
     try:
-        await asyncio.wait({growing, leaving}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (growing, leaving):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(growing, leaving, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _gone(request: Request[Any, Any, Any]) -> None:

@@ -136,6 +136,8 @@ class NodeAgent:
         self._meter = meter
         self._alerts = alerts
         self._history = history
+        self.closing = asyncio.Event()
+        """Set when the agent ends: whoever holds a request open answers it now."""
         self._subscriptions: set[Subscription] = set()
         self._node_line = wire.encode_event(wire.NodeEvent(node=info))
         self._sample_body: bytes | None = None
@@ -260,7 +262,8 @@ class NodeAgent:
         self._subscriptions.discard(subscription)
 
     def close_streams(self) -> None:
-        """Ends every listener's iteration: the server can shut down without waiting for them."""
+        """Ends every listener's iteration and every long wait: the server can shut down without waiting for them."""
+        self.closing.set()
         for subscription in tuple(self._subscriptions):
             subscription.close()
 

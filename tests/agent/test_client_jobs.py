@@ -75,6 +75,9 @@ async def test_other_answers_are_told_apart() -> None:
         await mocked(says(b"<html>", 404, "text/html")).job("a")
     with pytest.raises(NotAnAgent):
         await mocked(says(b'{"id": 5}')).submit(SPEC)
+    for status in (500, 502, 503):
+        with pytest.raises(Unreachable, match=f"HTTP {status}"):
+            await mocked(says(b"Internal Server Error", status, "text/plain")).log("00000000000a")
     async with serving(node_agent()) as url, AgentClient(url, "wrong") as client:
         with pytest.raises(Unauthorized):
             await client.submit(SPEC)

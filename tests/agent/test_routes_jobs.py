@@ -210,6 +210,18 @@ async def test_waiting_for_a_log_ends_when_it_grows_when_the_job_ends_and_when_t
         assert time.monotonic() - started < 20
 
 
+async def test_waiting_for_a_log_ends_with_the_agent() -> None:
+    agent = node_agent()
+    agent.jobs = jobs = JobService()
+    async with serving(agent) as url, client_of(url) as client:
+        job = decoded(await client.post("/v1/jobs", json=SPEC), wire.Job)
+        waiting = asyncio.ensure_future(client.get(f"/v1/jobs/{job.id}/log?wait=25"))
+        await _until(lambda: ("wait", job.id, 25.0) in jobs.asked)
+        agent.close_streams()
+        async with asyncio.timeout(10):
+            assert not decoded(await waiting, wire.LogPage).ended
+
+
 async def _until(holds: Any) -> None:
     async with asyncio.timeout(10):
         while not holds():

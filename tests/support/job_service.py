@@ -6,6 +6,7 @@ What a test wants to happen it says itself: `write` to a log, `end` a job, `refu
 from __future__ import annotations
 
 import asyncio
+import codecs
 import hashlib
 import itertools
 from collections.abc import AsyncIterator
@@ -142,11 +143,19 @@ class JobService:
         job, whole = self.job(id), self.logs.get(id, b"")
         start = min(max(offset, self.first_kept), len(whole))
         piece = whole[start : start + limit]
-        text = piece.decode("utf-8", "replace")
+        over = job.state == "ended" and start + len(piece) == len(whole)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # cut between characters, as the real one does
+        text = decoder.decode(piece, over)
         return wire.LogPage(
-            job=id, attempt=attempt or job.attempt, first_offset=self.first_kept, offset=start, next_offset=start + len(piece),
-            text=text, ended=job.state == "ended" and start + len(piece) == len(whole), dropped_lines=job.log_dropped_lines or 0,
-        )  # fmt: skip
+            job=id,
+            attempt=attempt or job.attempt,
+            first_offset=self.first_kept,
+            offset=start,
+            next_offset=start + len(piece) - len(decoder.getstate()[0]),
+            text=text,
+            ended=over,
+            dropped_lines=job.log_dropped_lines or 0,
+        )
 
     async def log_grew(self, id: str, attempt: int | None, offset: int, seconds: float) -> None:
         self.asked.append(("wait", id, seconds))

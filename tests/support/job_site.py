@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from agent.listener import Listener, bind
+from agent.runtime import NodeAgent
 from agent.server import create_app
 from tests.support.agents import TOKEN, node_agent, sample
 from tests.support.job_service import JobService
@@ -27,6 +28,7 @@ class Site:
         self.jobs = dict(jobs)
         self._prices = prices
         self._listeners: dict[str, Listener] = {}
+        self._agents: dict[str, NodeAgent] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="job-site", daemon=True)
 
@@ -49,6 +51,7 @@ class Site:
             agent.set_info(msgspec.structs.replace(agent.info, cloud="on_premises", usd_per_hour=self._prices.get(name)))
             agent.step(sample(1, node=name))
             agent.jobs = self.jobs[name]
+            self._agents[name] = agent
             listener = self._listeners[name] = Listener(create_app(agent), bind("127.0.0.1", 0))
             await listener.start()
         return self._listeners[name].url
@@ -76,6 +79,7 @@ class Site:
         """The agent goes away; returns its port."""
         listener = self._listeners.pop(name)
         port = int(listener.url.rsplit(":", 1)[1])
+        self.do(self._agents.pop(name).close_streams)
         self._call(listener.close())
         return port
 

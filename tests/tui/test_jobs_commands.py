@@ -56,6 +56,7 @@ def site(shared: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setenv("RACKRATE_HOME", str(shared.home))
     for jobs in shared.jobs.values():
         fresh = JobService(jobs.node, usd_per_hour=jobs.usd_per_hour)
+        jobs.__dict__.clear()
         jobs.__dict__.update(fresh.__dict__)
     return shared
 
