@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -106,12 +107,12 @@ class QueueFile:
             raise JobConflict(f"job {row.id} was changed by another program; restart the agent")
 
     def update(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
-        for id, fields in changes.items():
-            wrong = fields.keys() - schema.JOB.keys()
+        for names, some in groupby(changes.items(), key=lambda change: tuple(change[1])):
+            wrong = set(names) - schema.JOB.keys()
             if wrong:
                 raise ValueError(f"a job has no field {', '.join(sorted(wrong))} that can be set")
-            sets = ", ".join(f"{name} = ?" for name in fields)
-            self._db.execute(f"UPDATE job SET {sets} WHERE id = ?", (*_encoded(fields), id))
+            sets = ", ".join(f"{name} = ?" for name in names)
+            self._db.executemany(f"UPDATE job SET {sets} WHERE id = ?", ((*_encoded(fields), id) for id, fields in some))
 
     def begin(self, attempt: AttemptRow) -> None:
         fields = {name: getattr(attempt, name) for name in schema.ATTEMPT}

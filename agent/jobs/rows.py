@@ -5,15 +5,13 @@ Invariant: a row never holds a secret's value; `spec.secrets` has the names with
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 
 from agent import wire
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,3 +127,24 @@ def without_secrets(spec: wire.JobSpec) -> wire.JobSpec:
     if not any(spec.secrets.values()):
         return spec
     return msgspec.structs.replace(spec, secrets=dict.fromkeys(spec.secrets, ""))
+
+
+NO_STOP: dict[str, None] = dict.fromkeys(("stop_cause", "stop_evidence", "stop_at", "stop_grace_seconds"))
+
+
+def intent(row: JobRow, cause: str, at: datetime, evidence: str | None, grace: float | None) -> dict[str, Any]:
+    """What the intent changes of a row; nothing where the one that stands is as strong."""
+    fields: dict[str, Any] = {}
+    if row.stop_cause is None or (cause == "cancelled" and row.stop_cause != "cancelled"):
+        fields = {"stop_cause": cause, "stop_evidence": evidence}
+    if row.stop_at is None or _ends_earlier(row, row.stop_at, at, grace):
+        fields |= {"stop_at": at, "stop_grace_seconds": grace}
+    if row.state in ("starting", "running"):
+        fields["state"] = "stopping"
+    return fields
+
+
+def _ends_earlier(row: JobRow, since: datetime, at: datetime, grace: float | None) -> bool:
+    """Whether a grace from `at` on ends before the one that runs."""
+    own = row.spec.grace_seconds if row.stop_grace_seconds is None else row.stop_grace_seconds
+    return grace is not None and (at - since).total_seconds() + grace < own

@@ -52,7 +52,7 @@ from agent.jobs.dependencies import Outcome
 from agent.jobs.queue_file import QueueFile
 from agent.jobs.queue_memory import QueueMemory
 from agent.jobs.retry import NEVER
-from agent.jobs.rows import AttemptRow, JobRow, without_secrets
+from agent.jobs.rows import NO_STOP, AttemptRow, JobRow, intent, without_secrets
 
 ALLOWED: dict[wire.JobState, tuple[wire.JobState, ...]] = {
     "queued": ("queued", "ended"),
@@ -228,12 +228,12 @@ class JobStore:
     ) -> JobRow:
         """Writes the intent; the caller signals (or ends a queued job) after it returned. Of an array: of all its tasks.
 
-        The first cause stands; `cancelled` replaces any other; a shorter grace replaces a longer one. starting and
+        The first cause stands; `cancelled` replaces any other; a grace that ends earlier replaces one that ends later. starting and
         running become `stopping`; queued stays queued but can no longer begin. JobConflict: it has ended.
         """
         row = self._unended(id)
         rows = [row, *(one for one in self._memory.live.values() if one.array == id)] if row.is_array else [row]
-        wanted = {one.id: _intent(one, cause, at, evidence, grace_seconds) for one in rows}
+        wanted = {one.id: intent(one, cause, at, evidence, grace_seconds) for one in rows}
         return self._write({one: fields for one, fields in wanted.items() if fields}).get(id, row)
 
     def end_attempt(
@@ -268,7 +268,7 @@ class JobStore:
         if requeue_at is None or row.stop_cause in NEVER:
             over |= {"state": "ended", "ended_at": at}
         else:
-            over |= {"state": "queued", "not_before": requeue_at, "retries": row.retries + uses_retry, **_NO_STOP}
+            over |= {"state": "queued", "not_before": requeue_at, "retries": row.retries + uses_retry, **NO_STOP}
         over |= {name: value for name, value in (("usage", usage), ("cost", cost)) if value is not None}
         _check_fields(fields, over)
         attempt_fields = {**outcome, "ended_at": at, "usage": attempt_usage, "cost": attempt_cost}
@@ -370,22 +370,6 @@ class JobStore:
         if row.attempt != attempt or row.state == "queued":
             raise JobConflict(f"attempt {attempt} of job {id} is not the one that runs")
         return row
-
-
-_NO_STOP: dict[str, None] = dict.fromkeys(("stop_cause", "stop_evidence", "stop_at", "stop_grace_seconds"))
-
-
-def _intent(row: JobRow, cause: str, at: datetime, evidence: str | None, grace: float | None) -> dict[str, Any]:
-    """What the intent changes of a row; nothing where the one that stands is as strong."""
-    own = row.spec.grace_seconds if row.stop_grace_seconds is None else row.stop_grace_seconds
-    fields: dict[str, Any] = {}
-    if row.stop_cause is None or (cause == "cancelled" and row.stop_cause != "cancelled"):
-        fields = {"stop_cause": cause, "stop_evidence": evidence}
-    if row.stop_cause is None or (grace is not None and grace < own):
-        fields |= {"stop_at": at, "stop_grace_seconds": grace}
-    if row.state in ("starting", "running"):
-        fields["state"] = "stopping"
-    return fields
 
 
 def _check_fields(fields: Mapping[str, Any], set_here: Iterable[str]) -> None:

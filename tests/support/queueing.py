@@ -57,5 +57,9 @@ def spec(**fields: Any) -> wire.JobSpec:
 
 def row(number: int = 1, *, submitted_at: datetime = T0, **fields: Any) -> JobRow:
     """A queued job; `array` and fields that JobRow does not have are the spec's."""
-    own = {name: fields.pop(name) for name in list(fields) if name in JobRow.__struct_fields__ and name not in ("array", "gpus", "retries")}
+    own = {
+        name: fields.pop(name)
+        for name in list(fields)
+        if name in JobRow.__struct_fields__ and name not in ("array", "gpus", "retries")
+    }
     return JobRow(id=job_id(number), spec=own.pop("spec", None) or spec(**fields), submitted_at=submitted_at, **own)

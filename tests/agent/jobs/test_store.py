@@ -205,6 +205,7 @@ def test_the_first_cause_stands_but_a_cancel_replaces_it_and_a_shorter_grace_sho
     assert store.want_stop(ONE, "spot_reclaim", after(seconds=2), grace_seconds=60.0).stop_grace_seconds is None
     shorter = store.want_stop(ONE, "spot_reclaim", after(seconds=3), grace_seconds=10.0)
     assert (shorter.stop_cause, shorter.stop_grace_seconds, shorter.stop_at) == ("preempted", 10.0, after(seconds=3))
+    assert store.want_stop(ONE, "budget", after(seconds=9), grace_seconds=5.0).stop_at == after(seconds=3), "it would end later"
     cancelled = store.want_stop(ONE, "cancelled", after(seconds=4), evidence="ann asked")
     assert (cancelled.stop_cause, cancelled.stop_evidence, cancelled.stop_at) == ("cancelled", "ann asked", after(seconds=3))
 
