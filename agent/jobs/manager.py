@@ -106,6 +106,7 @@ class JobManager:
     def start(self) -> None:
         """Takes over what an agent before this one left, before the first sample; then the queue goes on."""
         recover.adopt(self._context, self._lives, self._stopper, self._drains)
+        recover.tidy(self._context)
         self._claim()
         self._recovering = asyncio.create_task(self._recover())
 
@@ -130,6 +131,8 @@ class JobManager:
         for handle in (self._recovering, self._telling):
             if handle is not None:
                 handle.cancel()
+        if not self._store.holding() and not self._drains.all:
+            recover.leave(self._context)
         self._context.close()
 
     def step(self, sample: wire.Sample, info: wire.NodeInfo) -> None:

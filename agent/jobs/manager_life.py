@@ -177,9 +177,12 @@ class Lives:
                 if live.pidfd is None and (late := live.folder.shim_pidfd()) is not None:
                     live.pidfd = late
                     break
-        if live.pidfd is not None:
+        if live.pidfd is None:
+            return
+        try:
             await _readable(live.pidfd)
             starter.reap(live.pidfd)
+        finally:
             os.close(live.pidfd)
             live.pidfd = None
 

@@ -129,7 +129,7 @@ class Queue:
             self._try_begin(start.id, start.placed)
         for id, evidence in decision.never.items():
             self._store.end(id, "cancelled", evidence, now())
-            self._ended_waiting(id)
+            self._ended_waiting(id, "cancelled")
         before, self.reasons = self.reasons, decision.waits
         for id, reason in decision.waits.items():
             if before.get(id) != reason:
@@ -141,8 +141,8 @@ class Queue:
         if decision.again_ms is not None:
             self._again((decision.again_ms - _now_ms()) / 1000)
 
-    def _ended_waiting(self, id: str) -> None:
-        self._context.record("agent", None, "end", id, "cancelled")
+    def _ended_waiting(self, id: str, cause: str) -> None:
+        self._context.record("agent", None, "end", id, cause)
         self.lives.forget_secrets(self._store.get(id))
         self._changed(id)
 
@@ -161,13 +161,19 @@ class Queue:
 
     def _try_begin(self, id: str, placed: Placed) -> None:
         """A job that cannot begin holds up no other."""
+        row = self._store.get(id)
+        budget = row.spec.budget_usd
+        if budget is not None and row.cost is not None and row.cost >= budget:
+            self._store.end(id, "budget", f"it has cost {row.cost:.4f} of its {budget} USD", now())
+            self._ended_waiting(id, "budget")
+            return self.kick()
         try:
-            self.begin(self._store.get(id), placed)
+            self.begin(row, placed)
         except JobConflict:
             self.kick()
         except JobFault as fault:
             self._store.end(id, "start_error", str(fault), now())
-            self._changed(id)
+            self._ended_waiting(id, "start_error")
             self.kick()
 
     def begin(self, row: JobRow, placed: Placed) -> JobRow:

@@ -6,14 +6,17 @@ drained GPU has anything to do with it.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from decimal import Decimal
 
 from agent.errors import AgentFault
+from agent.isolation.group import clear
 from agent.isolation.group import sweep as sweep_groups
-from agent.jobs import secrets
+from agent.jobs import secrets, starter
 from agent.jobs.context import Context, now
 from agent.jobs.drains import Drains
-from agent.jobs.ids import parse_unit
+from agent.jobs.ids import is_job_id, parse_unit
 from agent.jobs.live import Live
 from agent.jobs.manager_life import Lives
 from agent.jobs.stopper import Stopper
@@ -21,6 +24,8 @@ from agent.jobs.store import JobStore
 
 LOOKED_BACK = 2_000
 """Ended jobs among which drained GPUs are looked for."""
+TIDIED = 200
+"""Folders of the newest jobs that are looked at."""
 
 
 def adopt(context: Context, lives: Lives, stopper: Stopper, drains: Drains) -> None:
@@ -35,6 +40,17 @@ def adopt(context: Context, lives: Lives, stopper: Stopper, drains: Drains) -> N
     for row in context.store.waiting():
         if row.stop_cause is not None:
             context.store.end(row.id, row.stop_cause, row.stop_evidence or "it was stopped while it waited", now())
+
+
+def tidy(context: Context) -> None:
+    """What an agent that was killed left half done: folders of jobs that were never kept, secrets of ended ones."""
+    names = sorted((name for name in os.listdir(context.folder) if is_job_id(name)), reverse=True)  # ids sort by time
+    for name in names[:TIDIED]:
+        row = context.store.find(name)
+        if row is None:
+            starter.remove_folder(context.job_folder(name))
+        elif row.state == "ended":
+            secrets.forget(context.job_folder(name))
 
 
 def _order_again(context: Context, stopper: Stopper, live: Live) -> None:
@@ -68,3 +84,12 @@ def sweep(context: Context, known: set[str]) -> list[str]:
             if parse_unit(folder.name) is not None and folder.name not in known:
                 secrets.remove_runtime(folder)
     return gone
+
+
+def leave(context: Context) -> None:
+    """Nothing runs: takes away our own empty groups and folders, so that an agent that is gone leaves nothing behind."""
+    if context.host.enforcement != "none":
+        clear(str(context.host.root), context.host.parent)
+    if context.runtime_root is not None:
+        with suppress(OSError):
+            context.runtime_root.rmdir()

@@ -90,6 +90,28 @@ async def test_a_cancelled_job_that_ignores_the_signal_and_hides_is_gone_with_al
             node.jobs.cancel(job, NODE)
 
 
+async def test_what_torch_elastic_says_of_a_failure_is_in_the_evidence_and_a_trap_in_its_place_holds_nobody_up() -> None:
+    says = """echo '{"message": {"message": "ValueError: no \\u001b[31msuch data"}}' > $TORCHELASTIC_ERROR_FILE; exit 1"""
+    async with job_node() as node:
+        job = await node.run(sh(says))
+        evidence = job.evidence or ""
+        assert job.cause == "exit:1" and "ValueError: no" in evidence and "such data" in evidence and "\x1b" not in evidence
+        assert (await node.run(sh("mkfifo $TORCHELASTIC_ERROR_FILE; exit 2"))).cause == "exit:2"
+
+
+async def test_jobs_that_ended_long_ago_go_with_their_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with job_node(keep_days=1) as node:
+        job = await node.run(sh("true"))
+        folder = node.folder / "state/jobs" / job.id
+        await node.jobs._rounds._prune()
+        assert folder.is_dir() and node.jobs.job(job.id)
+        monkeypatch.setattr("agent.jobs.manager_round.now", lambda: datetime.now(UTC) + timedelta(days=2))
+        await node.jobs._rounds._prune()
+        assert not folder.exists() and node.jobs.problem is None
+        with pytest.raises(JobUnknown):
+            node.jobs.job(job.id)
+
+
 async def test_an_outside_kill_is_told_from_our_own() -> None:
     async with job_node() as node:
         job = node.submit(python("import os, time; print('ready', os.getpid(), flush=True); time.sleep(600)"))
@@ -143,6 +165,16 @@ async def test_time_limit_and_budget_stop_softly() -> None:
         assert (spent.cause, spent.exit_code) == ("budget", 3), "3.60 an hour are 0.001 a second"
         assert spent.cost is not None and 0 < spent.cost, spent.cost
         assert "0.0008 USD" in (spent.evidence or "") and str(spent.usd_per_hour) == "3.6"
+
+
+async def test_a_job_that_has_cost_its_budget_already_is_not_begun_again() -> None:
+    async with job_node(1) as node:
+        job = node.submit(sh("exit 1"), gpus=1, budget_usd=Decimal(1), retries=5)
+        await _tried(node, job)
+        node.jobs._store.change(job, not_before=datetime.now(UTC), cost=Decimal("1.5"))
+        node.jobs._queue.kick()
+        ended = await node.until(job)
+        assert (ended.cause, ended.attempt) == ("budget", 1) and "1.5000 of its 1 USD" in (ended.evidence or "")
 
 
 async def test_a_job_whose_gpus_do_nothing_is_warned_and_then_stopped() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from agent.jobs.rows import JobRow
 from agent.wire import JobSpec
-from tests.support.job_node import HAS_CGROUPS, NODE, JobNode, job_node, python, sh
+from tests.support.job_node import HAS_CGROUPS, NODE, PARENT, JobNode, job_node, python, sh
 
 needs_cgroups = pytest.mark.skipif(not HAS_CGROUPS, reason="no cgroups can be made here")
 holders = pytest.mark.parametrize("cgroups", [False, pytest.param(True, marks=needs_cgroups)], ids=["none", "cgroup"])
@@ -158,3 +158,23 @@ async def test_one_job_that_makes_trouble_is_said_and_the_others_go_on(capsys: p
         shown = node.jobs.job(bad)
         assert shown.state == "ended" or (shown.warnings and bad in (node.jobs.problem or ""))
     assert "Traceback" not in capsys.readouterr().err
+
+
+async def test_what_a_killed_agent_left_half_done_is_put_in_order() -> None:
+    async with job_node() as node:
+        ended = await node.run(sh("true"), secrets={"k": "v"})
+        node.close()
+        half, done = node.folder / "state/jobs/0123456789ab", node.folder / "state/jobs" / ended.id
+        for folder in (half, done):  # handed in but not kept; ended but its secrets not yet gone
+            (folder / "secrets").mkdir(parents=True)
+            (folder / "secrets/k").write_text("v")
+        node.open()
+        assert not half.exists() and not (done / "secrets").exists() and done.exists()
+
+
+async def test_an_agent_that_ends_with_nothing_running_leaves_no_group_and_no_run_time_folder() -> None:
+    async with job_node(cgroups=HAS_CGROUPS) as node:
+        await node.run(sh("true"))
+        assert (node.folder / "run").exists()
+        node.close()
+        assert not (node.folder / "run").exists() and not list(Path("/sys/fs/cgroup").glob(f"*/{PARENT}"))
