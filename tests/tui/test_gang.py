@@ -47,13 +47,17 @@ def states(site: Site) -> list[list[str]]:
     return [[job.cause or job.state for job in site.jobs[name].kept.values()] for name in NAMES]
 
 
-def test_the_cheapest_nodes_are_reserved_and_started_with_one_rendezvous(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cheapest_nodes_are_reserved_and_started_with_one_rendezvous(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     site.jobs["na"].taken = "job x holds its GPUs"
     code, out, err = run(capsys, "run", "--nodes", "2", "--gpus", "4", "--json", "--", "torchrun", "train.py")
     assert code == 0, err
     assert states(site) == [[], ["running"], ["running"]] and "nb, nc start it now, $20.00 an hour together" in err
     first, second = ([*site.jobs[name].specs.values()][0].gang for name in ("nb", "nc"))
-    assert first and second and first.id == second.id and (first.nodes, first.least_nodes, first.processes_per_node) == (2, 2, 4)
+    assert (
+        first and second and first.id == second.id and (first.nodes, first.least_nodes, first.processes_per_node) == (2, 2, 4)
+    )
     assert (first.host_here, second.host_here) == (True, False)
     starts = [asked for name in ("nb", "nc") for asked in site.jobs[name].asked if asked[0] == "start"]
     [endpoint] = {asked[2] for asked in starts}
@@ -78,7 +82,10 @@ def test_one_refusal_gives_every_place_back(site: Site, capsys: pytest.CaptureFi
 
     site.jobs["nb"].reserve = refuse  # type: ignore[method-assign]
     code, out, err = run(capsys, "run", "--nodes", "3", "--", "torchrun", "x")
-    assert (code, out) == (1, "") and "nb: another job was faster. Nothing runs: the places on the other nodes are given back." in err
+    assert (code, out) == (
+        1,
+        "",
+    ) and "nb: another job was faster. Nothing runs: the places on the other nodes are given back." in err
     assert states(site) == [["cancelled"], [], ["cancelled"]]
 
 
@@ -129,7 +136,10 @@ def test_ctrl_c_between_the_phases_gives_every_place_back(site: Site, capsys: py
 def test_too_few_nodes_start_nothing(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.jobs["na"].taken = "job x holds its GPUs"
     code, out, err = run(capsys, "run", "--nodes", "3", "--", "torchrun", "x")
-    assert (code, out) == (1, "") and "only 2 of the 3 nodes that are needed would start it now (na: job x holds its GPUs)" in err
+    assert (code, out) == (
+        1,
+        "",
+    ) and "only 2 of the 3 nodes that are needed would start it now (na: job x holds its GPUs)" in err
     code, _, err = run(capsys, "run", "--nodes", "2", "--node", "na", "--node", "nb", "--", "torchrun", "x")
     assert code == 1 and states(site) == [[], [], []]
 
@@ -172,7 +182,11 @@ def wanted(**fields: Any) -> Wanted:
 
 
 def test_the_rendezvous_is_where_the_others_can_reach_it() -> None:
-    here, there, six = place("a", "http://127.0.0.1:1"), place("b", "https://10.0.0.6:9477"), place("c", "https://[fd00::1]:9477")
+    here, there, six = (
+        place("a", "http://127.0.0.1:1"),
+        place("b", "https://10.0.0.6:9477"),
+        place("c", "https://[fd00::1]:9477"),
+    )
     assert gang.endpoint_of(wanted(), [there, here]).startswith("10.0.0.6:")
     assert gang.endpoint_of(wanted(), [six, there]).startswith("[fd00::1]:")
     with pytest.raises(WrongUsage, match="the address of a is 127.0.0.1, which only it can reach; name one .* --rendezvous"):

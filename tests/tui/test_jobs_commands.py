@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import tarfile
@@ -12,32 +11,22 @@ from datetime import timedelta
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from agent import wire
 from agent.errors import JobForbidden
 from agent.security import OWNER
-from tests.support.cli import rackrate
+from tests.support.cli import Done, rackrate, rackrate_here
 from tests.support.job_service import START, JobService
 from tests.support.job_site import Site, job_site
-from tui.cli import main
 from tui.commands import follow
 
 KEYS = {
     "id", "name", "state", "cause", "exit_code", "signal", "gpus", "user", "project", "submitted_at", "started_at", "ended_at",
     "cost", "attempt",
 }  # fmt: skip
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 Command = Callable[..., Done]
@@ -63,17 +52,7 @@ def site(shared: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 @pytest.fixture
 def command(capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
-    def run(*arguments: str) -> Done:
-        try:
-            code = main(arguments)
-        except SystemExit as exit:
-            code = int(exit.code or 0)
-        captured = capfdbinary.readouterr()
-        err = captured.err.decode()
-        assert "Traceback" not in err, err
-        return Done(int(code), captured.out.decode(), err)
-
-    return run
+    return lambda *arguments: rackrate_here(capfdbinary, *arguments)
 
 
 def add(site: Site, node: str = "cheap", **fields: Any) -> wire.Job:

@@ -70,7 +70,9 @@ def test_a_folder_that_is_ignored_is_not_even_looked_into(tmp_path: Path) -> Non
     assert [entry.path for entry in survey(tmp_path)] == [".rackrateignore"]
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "src/../../outside", "src/deep/../../../x", "loop/../../../../etc"])
+@pytest.mark.parametrize(
+    "target", ["/etc/passwd", "../outside", "src/../../outside", "src/deep/../../../x", "loop/../../../../etc"]
+)
 def test_a_link_that_leads_out_is_refused_by_name(tmp_path: Path, target: str) -> None:
     folder = make(tmp_path / "a")
     (folder / "bad").symlink_to(target)
