@@ -86,6 +86,20 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def test_the_jobs_screen_and_the_form_take_keys_and_give_the_terminal_back(agents: Agents) -> None:
+    with Tmux(command(agents.config), 80, 24) as terminal:
+        terminal.wait(f"{NODES} live")
+        terminal.keys("j")
+        terminal.wait("Simulated nodes run no jobs")
+        terminal.keys("n")
+        terminal.wait("nothing is sent before")
+        terminal.keys("true", "Enter")
+        terminal.wait("All nodes here are simulated")
+        assert "true" in terminal.text()
+        terminal.keys("C-c")
+        ended_with(terminal, 0)
+
+
 def test_the_fleet_at_80x24_then_a_node_then_the_end(agents: Agents) -> None:
     with Tmux(command(agents.config), 80, 24) as terminal:
         shown = terminal.wait(f"{NODES} live")
@@ -208,7 +222,7 @@ def test_a_node_that_accepts_and_never_answers_freezes_nothing(agents: Agents, t
                 ("Escape", "IDLE"),
                 ("End", "order held"),
                 ("Enter", "has not answered"),
-                ("?", "Filter the nodes"),
+                ("?", "Filter the rows"),
             ):
                 terminal.keys(key)
                 terminal.wait(answer, 3)

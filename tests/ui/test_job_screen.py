@@ -120,7 +120,7 @@ async def test_the_end_of_the_log_is_shown_and_what_is_written_appears() -> None
         assert "live" in text(app)
         node.write("a new line\n")
         await until(lambda: "a new line" in text(app))
-        assert node.calls[-1] == ("log", len(node.log_bytes), 65_536, 1)
+        await until(lambda: node.calls[-1] == ("log", len(node.log_bytes), 65_536, 1))
 
 
 async def test_80x24_shows_facts_and_log_and_20x5_one_of_them_at_a_time() -> None:

@@ -120,7 +120,7 @@ class RackrateApp(App[None]):
         self._retry_seconds = RETRY_SECONDS
         self._ledger_thread: threading.Thread | None = None
         self._totals: Totals | None = None
-        self.asking = Asking(fleet, nodes, client_for, clock, self.redraw)
+        self.asking = Asking(fleet, nodes, client_for, clock, self.redraw, self._complain)
         self.job_draft: dict[str, str] = {}
         """What was typed into the form of a new job."""
         for each in THEMES:
@@ -175,6 +175,10 @@ class RackrateApp(App[None]):
         if self._totals is None:
             self._totals = self.fleet.totals(self.clock())
         return self._totals
+
+    def _complain(self, text: str) -> None:
+        if self.is_running:
+            self.notify(text, severity="warning", markup=False)
 
     def job_counts(self) -> JobCounts | None:
         """Of all nodes; None while no job was ever heard of and no notice is in force."""

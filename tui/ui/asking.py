@@ -23,7 +23,7 @@ AT_ONCE = 8
 
 
 class Asking:
-    """`changed` is called when an answer is in the fleet."""
+    """`changed` is called when an answer is in the fleet, `complain` with what nobody expected."""
 
     def __init__(
         self,
@@ -32,12 +32,14 @@ class Asking:
         client_for: Callable[[NodeConfig], AgentClient] | None,
         clock: Callable[[], float],
         changed: Callable[[], None],
+        complain: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._fleet = fleet
         self._nodes = {node.name: node for node in nodes}
         self._client_for = client_for
         self._clock = clock
         self._changed = changed
+        self._complain = complain
         self._tasks: set[asyncio.Task[None]] = set()
         self._seeded: set[str] = set()
         self._listed: dict[str, float] = {}
@@ -49,11 +51,16 @@ class Asking:
         return self._client_for(self._nodes[name])
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs it beside the app; it must not raise."""
+        """Runs it beside the app. An error that it did not expect is a notice, not the end of the program."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._complain(f"unexpected {type(error).__name__}: {error}")
 
     async def close(self) -> None:
         """Ends all questions."""

@@ -20,6 +20,8 @@ WAIT_SECONDS = 20.0
 """The node answers an empty question for news after so long."""
 SOON_SECONDS = 1.0
 """Between questions to a node that answers them at once with nothing."""
+GATHER_SECONDS = 0.2
+"""After news, so that a job that writes line by line is not asked, and painted, line by line."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0)
 Ask = Callable[[int, int, float, "int | None"], Coroutine[Any, Any, wire.LogPage]]
 """(offset, limit, wait, attempt) -> page."""
@@ -85,6 +87,8 @@ class LogFollower:
         self._take(page)
         if page.next_offset <= asked and not page.ended and time.monotonic() - began < SOON_SECONDS:
             await self._pause(SOON_SECONDS)
+        elif page.next_offset - asked < PART_BYTES:
+            await self._pause(GATHER_SECONDS)
 
     async def _news(self, offset: int) -> wire.LogPage | None:
         """What comes next, which may take long; None when somebody wants something else meanwhile."""

@@ -26,6 +26,9 @@ NODE_LINES = 12
 NODE_ENDED = 4
 _NODE_COLUMNS = tuple(column for column in JOB_COLUMNS if column.id not in ("node", "age"))
 _STATE_STYLES = {"running": "accent", "starting": "accent", "stopping": "idle", "queued": "strong", "ended": "dim"}
+ROW_STYLES = {**_STATE_STYLES, "queued": "text"}
+"""Of the state's word in a row, where the cause stands beside it."""
+_LOUD_CAUSES = frozenset({"start_error", "oom", "lost", "unkillable", "node_reboot"})
 When = Callable[[datetime], str]
 """A moment in the reader's time zone."""
 
@@ -33,6 +36,17 @@ When = Callable[[datetime], str]
 def state_style(job: wire.Job) -> str:
     """Of its state word: what went wrong is red."""
     return "lost" if failed(job) or job.left_behind else _STATE_STYLES[job.state]
+
+
+def cause_style(job: wire.Job, text: str) -> str:
+    """What went wrong is red, what was cut short amber; the word says it too."""
+    if text == fmt.UNKNOWN:
+        return "dim"
+    if job.state == "stopping":
+        return "idle"
+    if text in _LOUD_CAUSES or text.startswith(("signal:", "exit:")) and text != "exit:0":
+        return "lost" if job.state == "ended" else "idle"
+    return "idle" if failed(job) else "dim"
 
 
 def title_line(view: JobView, now: float, cells: int) -> Line:
@@ -271,7 +285,9 @@ def _indent(ident: str) -> str:
 
 def _cell_style(view: JobView, ident: str) -> str:
     if ident == "state":
-        return state_style(view.job)
+        return "lost" if view.job.left_behind else ROW_STYLES[view.job.state]
+    if ident == "cause":
+        return cause_style(view.job, cause_text(view.job))
     return "dim" if view.job.state == "ended" or ident in ("id", "why", "project") else "text"
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from tui.columns import FLEET_COLUMNS
+from tui.columns import FLEET_COLUMNS, Column
+from tui.job_rows import JOB_COLUMNS
 from tui.ui import actions
 from tui.ui.lines import BLANK, Line, fitted
 from tui.ui.panes.node import rule
@@ -23,6 +24,8 @@ _SIGNS: tuple[tuple[str, str, str], ...] = (
     ("✗", "lost", "a GPU that the driver lost"),
     ("·", "accent", "a GPU whose driver does not tell"),
     ("–", "dim", "not known (never 0); the node's screen says why"),
+    ("3+12", "text", "jobs that run, and jobs that wait"),
+    ("!1m43s", "lost", "the cloud takes the node away: the time that is left"),
     ("~", "text", "an estimate, or a sum with a part that has no price"),
     ("live stale lost", "text", "by the age of the newest sample: to 3 s, to 15 s, older"),
 )
@@ -31,6 +34,8 @@ _FILTERS: tuple[tuple[str, str], ...] = (
     ("state:idle", "keys: node state gpu user project type cloud region zone buy tag alert"),
     ("util<20 cost>5", "numbers: util mem (%) power (W) gpus idle cost ($/h) age (s)"),
     ("user:me !spot", "terms are joined by AND; ! negates one"),
+    ("state:failed", "of jobs: id state node user project cause name why; state also knows done and failed"),
+    ("cost>5 run>3600", "of jobs: gpus cost ($) run wait (s) priority attempt"),
 )
 
 
@@ -41,17 +46,19 @@ def help_lines(cells: int) -> list[Line]:
         lines.append(rule(group, cells))
         lines += [_key_line(action) for action in members]
         lines.append(BLANK)
-    lines.append(rule("Columns", cells))
-    lines += [
-        ((f"  {column.sort_key or ' '}  ", "key"), (fitted(column.title, 12), "text"),
-         (f"sorts by it with {column.sort_key}" if column.sort_key else "", "dim"))
-        for column in FLEET_COLUMNS
-    ]  # fmt: skip
+    for title, columns in (("Columns of the fleet", FLEET_COLUMNS), ("Columns of jobs", JOB_COLUMNS)):
+        lines += [rule(title, cells), *map(_column_line, columns), BLANK]
+    lines.pop()
     lines += [BLANK, rule("Signs", cells)]
     lines += [((f"  {fitted(sign, 17)}", style), (text, "text")) for sign, style, text in _SIGNS]
     lines += [BLANK, rule("Filters", cells)]
     lines += [((f"  {fitted(example, 17)}", "key"), (text, "text")) for example, text in _FILTERS]
     return lines
+
+
+def _column_line(column: Column) -> Line:
+    sorts = f"sorts by it with {column.sort_key}" if column.sort_key else ""
+    return ((f"  {column.sort_key or ' '}  ", "key"), (fitted(column.title, 12), "text"), (sorts, "dim"))
 
 
 def _key_line(action: actions.Action) -> Line:

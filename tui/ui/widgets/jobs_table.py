@@ -11,12 +11,10 @@ from tui.columns import Column
 from tui.fleet import Fleet
 from tui.fleet_jobs import RUNNING, JobView
 from tui.format import UNKNOWN
-from tui.job_rows import JOB_COLUMNS, failed
+from tui.job_rows import JOB_COLUMNS
 from tui.ui.lines import Line, fitted
+from tui.ui.panes.job import ROW_STYLES, cause_style
 from tui.ui.widgets.arranged_table import ArrangedTable, Test, indent
-
-STATE_STYLES = {"running": "accent", "starting": "accent", "stopping": "idle", "queued": "text", "ended": "dim"}
-_LOUD_CAUSES = frozenset({"start_error", "oom", "lost", "unkillable", "node_reboot"})
 
 
 class JobsTable(ArrangedTable):
@@ -80,9 +78,9 @@ def _style(row: JobView, column: Column, text: str, now: float) -> str:
         return "lost"
     match column.id:
         case "state":
-            return STATE_STYLES[job.state]
+            return ROW_STYLES[job.state]
         case "cause":
-            return cause_style(row, text)
+            return cause_style(job, text)
         case "name":
             return "dim" if job.state == "ended" else "strong"
         case "id" | "age" | "project" | "why":
@@ -90,15 +88,3 @@ def _style(row: JobView, column: Column, text: str, now: float) -> str:
         case "gpus":
             return "dim" if text == "0" or job.state == "ended" else "text"
     return "dim" if text == UNKNOWN or job.state == "ended" else "text"
-
-
-def cause_style(row: JobView, text: str) -> str:
-    """What went wrong is red, what was cut short amber; the word says it too."""
-    job = row.job
-    if text == UNKNOWN:
-        return "dim"
-    if job.state == "stopping":
-        return "idle"
-    if text in _LOUD_CAUSES or text.startswith(("signal:", "exit:")) and text != "exit:0":
-        return "lost" if job.state == "ended" else "idle"
-    return "idle" if failed(job) else "dim"
