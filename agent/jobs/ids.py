@@ -1,4 +1,4 @@
-"""Ids of jobs, and the names made of them.
+"""Ids of jobs, and the names of their attempts' units.
 
 Invariant: only a text that `wire.JOB_ID` matches wholly becomes part of a path or a cgroup; the ids of one `IdSource`
 sort in the order in which they were made and none is made twice, also when the clock goes back.
@@ -64,16 +64,6 @@ def checked(text: str) -> str:
 def unknown(id: str) -> JobUnknown:
     """The error for an id of the right form that nobody has."""
     return JobUnknown(f"there is no job {id} on this node; `rackrate jobs` lists those it has")
-
-
-def task_id(array: str, index: int) -> str:
-    return checked(f"{array}_{index}")
-
-
-def split(id: str) -> tuple[str, int | None]:
-    """(the job or array, the index of a task or None)."""
-    array, underscore, index = checked(id).partition("_")
-    return array, int(index) if underscore else None
 
 
 def unit_name(id: str, attempt: int) -> str:

@@ -151,8 +151,8 @@ class _Round:
     def _impossible(self, wanted: Wanted) -> str | None:
         """What it would lack even if no job ran: then it holds up nobody."""
         if wanted not in self.impossible:
-            lacking = self.empty.lacks(wanted)
-            self.impossible[wanted] = None if lacking is None else f"cannot start as the node is now: it needs {lacking}"
+            text = None if self.empty.fits(wanted) else f"cannot start as the node is now: it needs {self.empty.lacks(wanted)}"
+            self.impossible[wanted] = text
         return self.impossible[wanted]
 
     def _full(self, job: Waiting) -> bool:

@@ -149,6 +149,25 @@ def test_no_more_tasks_of_an_array_run_than_may() -> None:
     assert len(started(decide([*tasks, waiting("other", submitted=2**62)], [], node(), T0_MS))) == 3
 
 
+def test_the_turn_of_the_first_task_is_not_given_to_a_smaller_one() -> None:
+    x = {"array": "x", "array_at_once": 2}
+    queue = [
+        waiting("x_1", 2, array_index=1, **x),
+        waiting("x_2", array_index=2, hours=9, **x),
+        waiting("other", submitted=1, hours=1),
+    ]
+    decision = decide(queue, [running("x_0", "g0", array="x", ends=2)], TWO, T0_MS)
+    assert started(decision) == ["other"]
+    assert decision.waits["x_2"] == "array: 1 of 2 tasks run, and 1 more start before it"
+
+
+def test_a_task_is_not_stopped_where_another_of_its_array_would_take_its_turn() -> None:
+    queue = [waiting("x_9", 1, priority=5, array="x", array_index=9, array_at_once=1), waiting("w", 1, priority=2)]
+    taken = [running("x_0", "g0", array="x", interruptible=True), running("r", "g1", interruptible=True)]
+    assert decide(queue, taken, TWO, T0_MS).preempt == ("r",)
+    assert decide(queue, taken[:1], ONE, T0_MS).preempt == ()
+
+
 def test_a_closed_node_starts_and_stops_nothing() -> None:
     shape = msgspec.structs.replace(ONE, closed="the cloud takes this node at 12:02")
     decision = decide([waiting("w", 1, priority=9)], [running("r", "g0", interruptible=True)], shape, T0_MS)
