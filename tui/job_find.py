@@ -96,7 +96,7 @@ async def find(listing: Listing, nodes: Sequence[NodeConfig], client_for: Client
 
 
 async def find_all(listing: Listing, nodes: Sequence[NodeConfig], client_for: ClientFor, text: str) -> tuple[Found, ...]:
-    """As `find`; the id of a run over several nodes means all its parts."""
+    """As `find`; the id of a run over several nodes means all its parts. Of those that cannot be asked nothing is known."""
     parts = tuple(found for found in listing.found if found.job.gang is not None and found.job.gang == text)
     return parts or (await find(listing, nodes, client_for, text),)
 

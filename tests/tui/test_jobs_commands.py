@@ -274,6 +274,8 @@ def test_a_job_is_cancelled_and_signalled(site: Site, command: Command) -> None:
 def test_all_parts_of_a_run_over_several_nodes_are_cancelled_by_its_id(site: Site, command: Command) -> None:
     parts = [add(site, node, gang="0gang0000000") for node in ("dear", "cheap")]
     assert command("job", "show", "--json", parts[0].id).json()["gang"] == "0gang0000000"
+    over = add(site, "dear", gang="0gang0000000")
+    site.do(lambda: site.jobs["dear"].end(over.id, exit_code=1))
     done = command("job", "cancel", "0gang0000000")
     assert done.code == 0 and all(part.id in done.out for part in parts)
     assert all(jobs.asked[-1][0] == "cancel" for jobs in site.jobs.values())

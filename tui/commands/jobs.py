@@ -153,7 +153,7 @@ def _change(
     async def each(nodes: Sequence[NodeConfig]) -> tuple[list[tuple[NodeConfig, wire.Job]], list[int]]:
         done: list[tuple[NodeConfig, wire.Job]] = []
         faults: list[int] = []
-        for found in await _find(context, nodes, arguments.job):
+        for found in _still(await _find(context, nodes, arguments.job)):
             try:
                 async with context.client_for(found.node) as client:
                     done.append((found.node, await change(client, found.job.id)))
@@ -173,6 +173,12 @@ def _change(
     if faults and done:
         return ExitCode.PARTLY
     return faults[0] if faults else ExitCode.DONE
+
+
+def _still(found: list[Found]) -> list[Found]:
+    """Of a run over several nodes the parts that have not ended, as long as there is one."""
+    alive = {one.job.gang for one in found if one.job.state != "ended"}
+    return [one for one in found if one.job.gang is None or one.job.state != "ended" or one.job.gang not in alive]
 
 
 def _fault_code(error: Exception) -> int:

@@ -136,10 +136,14 @@ class _Run:
         self._nodes = nodes
 
     async def dry_run(self) -> ExitCode:
-        chosen, why = await self._choose()
-        say(why)
+        from tui import job_nodes
         from tui.job_text import plan_lines, plan_record
 
+        chosen, why = await self._choose()
+        say(why)
+        if self._wanted.nodes > 1:
+            changes = {"gang": _gang(self._wanted, host_here=True)}
+            chosen[:1] = await job_nodes.ask([chosen[0].place], self._wanted, self._client_for, **changes)
         if self._arguments.json:
             records = [plan_record(offer.place.node.name, _plan(offer)) for offer in chosen]
             print_json(records if self._wanted.nodes > 1 else records[0])
@@ -258,14 +262,18 @@ class _Run:
         return f"sha256:{packed.sha256}"
 
 
-def _gang(wanted: Wanted) -> wire.Gang:
+def _gang(wanted: Wanted, *, host_here: bool = False) -> wire.Gang:
     from tui import gang
 
-    return gang.gang_of(wanted, gang.gang_id())
+    return gang.gang_of(wanted, gang.gang_id(), host_here=host_here)
 
 
 def _plan(offer: Offer) -> Any:
-    assert offer.plan is not None
+    """Raises what the node said instead."""
+    if offer.plan is None:
+        from tui.job_nodes import nobody
+
+        raise nobody([offer])
     return offer.plan
 
 
@@ -285,9 +293,9 @@ def _choose_many(offers: Sequence[Offer], count: int) -> tuple[list[Offer], str]
         raise Refused(f"only {few}{f' ({why})' if why else ''}; nothing was started.", 400 if wrong else 409)
     chosen = starting[:count]
     prices = [_plan(offer).usd_per_hour for offer in chosen]
-    total = hourly(None if None in prices else sum(prices))
+    total = hourly(None) if None in prices else f"{hourly(sum(prices))} together"
     names = ", ".join(offer.place.name for offer in chosen)
-    return chosen, f"{names} start it now, {total} together: {count} of {len(starting)} that would, the cheapest first"
+    return chosen, f"{names} start it now, {total}: {count} of {len(starting)} that would, the cheapest first"
 
 
 def _after_submit(context: Context, arguments: argparse.Namespace, parts: list[Part], *, follow: bool) -> int:
