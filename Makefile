@@ -12,11 +12,16 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider -n 3 --dist loadfile
 
-# Cgroups version 2 on a real kernel (user-mode Linux, no KVM): `make test-vm VM_TESTS=FILES` runs others in it.
-VM_TESTS ?= tests/vm tests/agent/isolation/test_group.py
+# Cgroups version 2 on a real kernel (user-mode Linux, no KVM), without systemd and with it as process 1.
+# `make test-vm VM_TESTS=FILES` runs others there; tests/support/vm/qemurun has cpuset and PSI too, twelve times slower.
+VM_TESTS ?= tests/vm/test_kernel.py tests/agent/isolation/test_group.py
+VM_SYSTEMD_TESTS ?= tests/vm/test_systemd.py
+VM_BOOT := PYTHONDONTWRITEBYTECODE=1 tests/support/vm/umlrun
+VM_RUN := $(BIN)/python -m pytest -p no:cacheprovider
 
 test-vm: $(VENV)/.test
-	RACKRATE_VM=uml PYTHONDONTWRITEBYTECODE=1 tests/support/vm/umlrun $(BIN)/python -m pytest -p no:cacheprovider $(VM_TESTS)
+	RACKRATE_VM=uml $(VM_BOOT) $(VM_RUN) $(VM_TESTS)
+	RACKRATE_VM=systemd $(VM_BOOT) -s $(VM_RUN) $(VM_SYSTEMD_TESTS)
 
 bench: $(VENV)/.test
 	@for file in tests/bench/bench_*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done

@@ -24,7 +24,7 @@ def _memory(host: HostIsolation, limits: Limits) -> Iterator[str]:
     if wanted is None:
         return
     if wanted < LEAST_MEMORY_BYTES:
-        yield f"a memory limit of {wanted} bytes is too small for any process to start; ask for {size(LEAST_MEMORY_BYTES)} at least"
+        yield f"a memory limit of {wanted} bytes is too small for any process to start; the least is {size(LEAST_MEMORY_BYTES)}"
     if there is not None and wanted > there:
         yield f"a memory limit of {size(wanted)} is above the node's memory, {size(there)}"
 

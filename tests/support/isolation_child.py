@@ -18,6 +18,33 @@ def prepare(plan):
     return {"applied": applied, "failed": failed, "steps": steps}
 
 
+def job(plan, code):
+    """A whole life: the groups, a job of Python code in them, its counters, its end."""
+    group = Group(plan)
+    _, failed, steps = group.prepare()
+    pid = os.fork()
+    if pid == 0:
+        group.enter()
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    with open("/proc/self/cgroup") as file:
+        shim = file.read().strip()
+    _, status = os.waitpid(pid, 0)
+    left = group.pids()
+    group.kill()
+    while not group.empty():
+        pass
+    counters = group.counters()
+    return {
+        "failed": failed,
+        "steps": steps,
+        "shim": shim,
+        "status": status,
+        "left": left,
+        "counters": counters,
+        "removed": group.remove(),
+    }
+
+
 def churn(plan, unit, count):
     """Makes, enters, counts and removes so many groups; tells which were not removed."""
     left, text = [], json.dumps(plan)
@@ -42,4 +69,4 @@ def weigh():
     return {"pss_bytes": pss, "modules": LOADED}
 
 
-print(json.dumps({"prepare": prepare, "churn": churn, "weigh": weigh}[sys.argv[2]](*json.load(sys.stdin))))
+print(json.dumps({"prepare": prepare, "job": job, "churn": churn, "weigh": weigh}[sys.argv[2]](*json.load(sys.stdin))))

@@ -147,7 +147,10 @@ def test_a_gpu_that_is_not_the_jobs_cannot_be_opened_where_devices_are_held(host
 
 
 def test_a_fork_beyond_the_limit_fails_and_is_counted(host: HostIsolation) -> None:
-    code = "import os, time\nfor _ in range(9):\n  try:\n    if not os.fork(): time.sleep(600)\n  except OSError as e: os._exit(e.errno)"
+    code = (
+        "import os, time\nfor _ in range(9):\n  try:\n    if not os.fork(): time.sleep(600)\n"
+        "  except OSError as e: os._exit(e.errno)"
+    )
     with held(host, Limits(pids=4)) as job:
         first = job.run(code)
         assert first.wait(30) == 11
