@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import stat
 import time
 
 from agent.jobs.shim import child, records
@@ -85,16 +86,24 @@ def _take_lock() -> int | None:
 
 
 def _detach() -> None:
-    """A session of our own, and nothing of the agent's: neither its terminal nor its pipes."""
+    """A session of our own, and nothing of the agent's: neither its terminal nor its pipes. A file for errors may stay."""
     try:
         os.setsid()
     except OSError:  # the agent has given us one already
         pass
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
-        os.dup2(nothing, number)
-    if nothing > 2:
-        os.close(nothing)
+        if number != 2 or not stat.S_ISREG(os.fstat(2).st_mode):
+            os.dup2(nothing, number)
+    os.close(nothing)
+
+
+def _tell(error: Exception) -> None:
+    """A bug, for whoever looks for it: one line in the file for errors, if there is one."""
+    try:
+        os.write(2, f"{records.now_iso()} {error!r}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass
 
 
 class Attempt:
@@ -170,7 +179,8 @@ class Attempt:
             try:
                 self._turn()
                 pause = 0.05
-            except Exception:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001
+                _tell(error)
                 time.sleep(pause)
                 pause = min(pause * 2, 2.0)
 

@@ -223,6 +223,25 @@ def test_a_shim_needs_nothing_good_from_who_starts_it(shims: Shims) -> None:
     assert (record.exit_code, record.log_bytes) == (4, 200_000)
 
 
+def test_a_shim_lets_go_of_pipes_and_keeps_a_file_for_its_errors(shims: Shims, tmp_path: Path) -> None:
+    shim = shims(python("import time; print('up', flush=True); time.sleep(0.5)"))
+    with (tmp_path / "errors").open("w") as errors:
+        shim.start(stdout=subprocess.PIPE, stderr=errors)
+    assert shim.process is not None and shim.process.stdout is not None
+    assert shim.process.stdout.read() == b""  # at its end while the shim lives
+    shim.process.stdout.close()
+    shim.begun()
+    assert [os.readlink(f"/proc/{shim.process.pid}/fd/{n}") for n in range(3)] == [
+        "/dev/null",
+        "/dev/null",
+        str(tmp_path / "errors"),
+    ]
+    shim.end()
+    assert (tmp_path / "errors").read_text() == ""
+    gone = subprocess.run(shim_argv(tmp_path / "gone"), capture_output=True, text=True, check=False)
+    assert gone.returncode == 1 and "No such file or directory" in gone.stderr
+
+
 def test_only_a_kill_ends_the_shim(shims: Shims) -> None:
     shim = shims(python("import time; print('up', flush=True); time.sleep(0.5)")).start().wrote("up")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGQUIT):

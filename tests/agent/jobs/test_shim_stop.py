@@ -161,7 +161,7 @@ def test_an_order_while_the_job_is_being_started_is_not_lost(shims: Shims) -> No
 def test_a_stopped_process_is_woken_to_hear_of_its_end(shims: Shims) -> None:
     shim = up(shims, COUNTING)
     assert shim.dir.signal(signal.SIGSTOP)
-    until(lambda: any(f"State:\tT" in Path(f"/proc/{pid}/status").read_text() for pid in shim.left()))
+    until(lambda: any("State:\tT" in Path(f"/proc/{pid}/status").read_text() for pid in shim.left()))
     shim.stop(grace_seconds=30)
     assert shim.end().exit_code == 3
     assert "saved by leader" in shim.log()
