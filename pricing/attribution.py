@@ -158,7 +158,12 @@ class _Group:
         parts: list[Fraction | None] = [None] * 4
         if self.costs or not self.unpriced:
             parts = [_cost(self.costs, column, rates) for column in range(4)]
-        return Row(keys, self.held, self.idle, self.busy, self.measured, self.energy_mj, *parts, not self.unpriced)
+        whole = None if parts[0] is None else sum((part for part in parts if part), _NOTHING)
+        nothing = None if whole is None else _NOTHING
+        return Row(
+            keys, self.held, self.idle, self.busy, self.measured, self.energy_mj, *parts, not self.unpriced,
+            nothing, nothing, nothing, nothing, whole, whole,
+        )  # fmt: skip
 
 
 def _cost(costs: Mapping[int, Sequence[int]], column: int, rates: Sequence[Fraction]) -> Fraction:

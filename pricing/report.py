@@ -1,7 +1,9 @@
 """A cost report as exact numbers; rounding happens in `pricing.reports`.
 
-Invariant: of each row, `allocated_cost` + `idle_cost` + `unused_commitment_cost` = `total_cost`, exactly; the rows sum
-to the totals. A cost that is not known is None, and what it would have been part of says `complete` False.
+Invariant: of each row, `allocated_cost` + `idle_cost` + `unused_commitment_cost` + `adjustment_cost` = `total_cost`,
+exactly; the rows sum to the totals. A cost that is not known is None, and what it would have been part of says `complete`
+False. Allocated and idle cost are *effective*: discounts and owned commitments are in them; `list_cost` and
+`contracted_cost` tell what the same use would cost without the commitments, and without both.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from fractions import Fraction
 SHARE_MS_PER_HOUR = 3_600_000 * 1_000_000
 """Milliseconds x millionths of one GPU for one hour."""
 MILLIJOULES_PER_KWH = 3_600_000_000
-COST_PARTS = ("allocated_cost", "idle_unallocated_cost", "idle_lost_cost", "idle_down_cost")
+IDLE_PARTS = ("idle_unallocated_cost", "idle_lost_cost", "idle_down_cost", "idle_billing_cost")
+COST_PARTS = ("allocated_cost", *IDLE_PARTS, "unused_commitment_cost", "adjustment_cost")
+"""What a row's total consists of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,18 @@ class Row:
     """Nothing measured: agent stopped, node off or stalled."""
     complete: bool
     """False when some of the group's time has no price."""
+    idle_billing_cost: Fraction | None = Fraction(0)
+    """Billed beyond what ran (a minimum, a begun hour); 0 unless the terms ask for it."""
+    unused_commitment_cost: Fraction | None = Fraction(0)
+    """Paid for by a commitment and used by no node."""
+    adjustment_cost: Fraction | None = Fraction(0)
+    """Corrections of closed months that were noticed in this range; may be negative."""
+    allocated_unused_cost: Fraction | None = Fraction(0)
+    """Of `allocated_cost`: held, measured, and no kernel ran. (A row cut at less than a millisecond may bring -1e-9.)"""
+    list_cost: Fraction | None = None
+    """The same use at the catalog's prices; None if not known. Nothing for unused commitments and adjustments."""
+    contracted_cost: Fraction | None = None
+    """The same use at list prices less the contract's discounts; None if not known."""
 
     @property
     def gpu_hours(self) -> Fraction:
@@ -61,20 +77,22 @@ class Row:
 
     @property
     def idle_cost(self) -> Fraction | None:
-        if self.idle_unallocated_cost is None or self.idle_lost_cost is None or self.idle_down_cost is None:
-            return None
-        return self.idle_unallocated_cost + self.idle_lost_cost + self.idle_down_cost
-
-    @property
-    def unused_commitment_cost(self) -> Fraction | None:
-        """Always 0 until commitments are known to the program."""
-        return None if self.allocated_cost is None else Fraction(0)
+        return _sum([getattr(self, part) for part in IDLE_PARTS])
 
     @property
     def total_cost(self) -> Fraction | None:
-        if self.allocated_cost is None or self.idle_cost is None:
+        return _sum([getattr(self, part) for part in COST_PARTS])
+
+
+def _sum(parts: list[Fraction | None]) -> Fraction | None:
+    """The sum; None as soon as one part is not known."""
+    total = Fraction(0)
+    for part in parts:
+        if part is None:
             return None
-        return self.allocated_cost + self.idle_cost
+        if part:
+            total += part
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +110,8 @@ class Report:
     """One sentence per node (and reason) whose time has no price: it is in the hours, but in no cost."""
     missing: tuple[str, ...]
     """One sentence per stretch of usage rows that an agent threw away before a sync."""
+    notes: tuple[str, ...] = ()
+    """Sentences a reader should know: closed months in the range, exchange rates that were used."""
 
     @property
     def complete(self) -> bool:

@@ -21,6 +21,24 @@ def controlled(columns: Sequence[Sequence[Fraction]], goals: Sequence[int]) -> l
     return units
 
 
+def capped(parts: Sequence[Fraction], goal: int, limits: Sequence[int]) -> list[int]:
+    """Whole units that sum to `goal`, none above its limit: rounded down, the units left over to the largest remainders.
+
+    Each limit is at least its part rounded down, and `goal` at most the sum of the limits.
+    """
+    units = [min(part.numerator // part.denominator, limit) for part, limit in zip(parts, limits, strict=True)]
+    left = goal - sum(units)
+    order = sorted(range(len(parts)), key=lambda place: (units[place] - parts[place], place)) if left else []
+    while left > 0:
+        open_places = [place for place in order if units[place] < limits[place]]
+        for place in open_places[:left]:
+            units[place] += 1
+        left -= min(left, len(open_places))
+        if not open_places:
+            break
+    return units
+
+
 class _Rows:
     """The rows of a rounded table, and how far each is above its exact sum."""
 

@@ -2,7 +2,15 @@
 
 Invariant: what is shown adds up. The total of all costs is the exact one rounded to cents; it is split over the cost
 columns by largest remainder (so a column's total does not depend on the grouping), and each column's total over its
-rows by controlled rounding, so that a row's total is within a cent of its exact one too. Idle and total costs are sums of shown cells. Hours and kWh are split over the rows at four places.
+rows by controlled rounding, so that a row's total is within a cent of its exact one too. Idle and total costs are sums
+of shown cells. Hours and kWh are split over the rows at four places.
+
+For writers of formats: take the columns from `COLUMNS` (old ones first, in their order; new ones come after `complete`).
+`total_cost` = `allocated_cost` + `idle_cost` + `unused_commitment_cost` + `adjustment_cost`, and `idle_cost` is the sum
+of `IDLE_SPLIT`. `allocated_unused_cost` is a part of `allocated_cost` (never more), not added to it. `list_cost` and
+`contracted_cost` price the use (allocated and idle) by the catalog and by the contract: they are part of no sum, None
+where not known, and the total's own cells where nothing but the catalog's prices counts. `adjustment_cost` may be
+negative. A row `(unused commitment)` or `(adjustment)` carries only that one cost.
 """
 
 from __future__ import annotations
@@ -13,15 +21,17 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pricing.money import round_largest_remainder
-from pricing.report import COST_PARTS, Report, Row
-from pricing.reports.rounding import controlled
+from pricing.report import COST_PARTS, IDLE_PARTS, Report, Row
+from pricing.reports.rounding import capped, controlled
 
 CENTS, FINE = 2, 4
 MEASURES = ("gpu_hours", "idle_gpu_hours", "utilization_ratio", "energy_kwh")
 COSTS = ("allocated_cost", "idle_cost", "unused_commitment_cost", "total_cost")
 SUMMED = ("gpu_hours", "idle_gpu_hours", "energy_kwh")
-IDLE_SPLIT = ("idle_unallocated_cost", "idle_lost_cost", "idle_down_cost")
-COLUMNS = (*MEASURES, *COSTS, *IDLE_SPLIT, "complete")
+IDLE_SPLIT = IDLE_PARTS
+PRICE_LEVELS = ("list_cost", "contracted_cost")
+ADDED = ("adjustment_cost", "idle_billing_cost", "allocated_unused_cost", *PRICE_LEVELS)
+COLUMNS = (*MEASURES, *COSTS, *IDLE_SPLIT[:3], "complete", *ADDED)
 """After the group keys. `complete` is False where some of the row's time has no price."""
 
 Cell = str | Decimal | bool | None
@@ -46,9 +56,12 @@ def table(report: Report) -> Table:
     parts = _split([getattr(totals, part) for part in COST_PARTS], CENTS)
     sums: dict[str, Decimal | None] = dict(zip(COST_PARTS, parts, strict=True))
     shown = _cost_cells(rows, sums)
+    _add_unused(rows, totals, shown, sums)
     for name in SUMMED:
         sums[name] = _rounded(getattr(totals, name), FINE)
         shown[name] = _split([getattr(row, name) for row in rows], FINE)
+    for name in PRICE_LEVELS:
+        _add_level(name, report, shown, sums)
     cells = [dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True)]
     return Table(
         report.group_by,
@@ -63,28 +76,62 @@ def table(report: Report) -> Table:
 def _cost_cells(rows: Sequence[Row], sums: dict[str, Decimal | None]) -> dict[str, list[Decimal | None]]:
     """The cost columns in cents; rows without a price have none."""
     priced = [place for place, row in enumerate(rows) if row.allocated_cost is not None]
-    exact = [[getattr(rows[place], part) * 10**CENTS for place in priced] for part in COST_PARTS]
-    units = controlled(exact, [int((sums[part] or Decimal(0)).scaleb(CENTS)) for part in COST_PARTS])
+    exact = {part: [getattr(rows[place], part) * 10**CENTS for place in priced] for part in COST_PARTS}
+    used = [part for part in COST_PARTS if any(exact[part])]
+    units = controlled([exact[part] for part in used], [_cents(sums[part]) for part in used])
     shown: dict[str, list[Decimal | None]] = {part: [None] * len(rows) for part in COST_PARTS}
-    for part, column in zip(COST_PARTS, units, strict=True):
+    for part in COST_PARTS:
+        column = units[used.index(part)] if part in used else [0] * len(priced)
         for place, unit in zip(priced, column, strict=True):
             shown[part][place] = Decimal(unit).scaleb(-CENTS)
     return shown
 
 
+def _add_unused(
+    rows: Sequence[Row], totals: Row, shown: dict[str, list[Decimal | None]], sums: dict[str, Decimal | None]
+) -> None:
+    """`allocated_unused_cost`: split like the others, but nowhere above the shown `allocated_cost`."""
+    name, whole = "allocated_unused_cost", shown["allocated_cost"]
+    priced = [place for place, cell in enumerate(whole) if cell is not None]
+    limits = [_cents(whole[place]) for place in priced]
+    goal = min(_cents(_rounded(totals.allocated_unused_cost, CENTS)), _cents(sums["allocated_cost"]))
+    units = capped([(rows[place].allocated_unused_cost or Fraction(0)) * 10**CENTS for place in priced], goal, limits)
+    shown[name] = [None] * len(rows)
+    for place, unit in zip(priced, units, strict=True):
+        shown[name][place] = Decimal(unit).scaleb(-CENTS)
+    sums[name] = None if totals.allocated_cost is None else Decimal(sum(units) if rows else goal).scaleb(-CENTS)
+
+
+def _add_level(name: str, report: Report, shown: dict[str, list[Decimal | None]], sums: dict[str, Decimal | None]) -> None:
+    """A price level: the shown totals themselves where it is the total in every row."""
+    rows = report.rows
+    levels: list[Fraction | None] = [getattr(row, name) for row in rows]
+    if all(level == row.total_cost for level, row in zip(levels, rows, strict=True)):
+        shown[name] = [
+            None if row.total_cost is None else _sum([shown[part][place] for part in COST_PARTS])
+            for place, row in enumerate(rows)
+        ]
+        sums[name] = None if report.totals.total_cost is None else _sum([sums[part] for part in COST_PARTS])
+        return
+    shown[name] = _split(levels, CENTS)
+    sums[name] = _rounded(getattr(report.totals, name), CENTS)
+
+
 def _cells(row: Row, known: dict[str, Decimal | None]) -> dict[str, Cell]:
     """All columns in their order; `known` holds those that were split."""
-    idle = _sum([known[part] for part in IDLE_SPLIT])
     priced = row.allocated_cost is not None
     ratio = row.utilization_ratio
     derived: dict[str, Cell] = {
         "utilization_ratio": None if ratio is None else round(Decimal(ratio), FINE),
-        "idle_cost": idle if priced else None,
-        "unused_commitment_cost": Decimal("0.00") if priced else None,
-        "total_cost": _sum([known["allocated_cost"], idle]) if priced else None,
+        "idle_cost": _sum([known[part] for part in IDLE_SPLIT]) if priced else None,
+        "total_cost": _sum([known[part] for part in COST_PARTS]) if priced else None,
         "complete": row.complete,
     }
     return {name: derived[name] if name in derived else known[name] for name in COLUMNS}
+
+
+def _cents(amount: Decimal | None) -> int:
+    return 0 if amount is None else int(amount.scaleb(CENTS))
 
 
 def _sum(values: Sequence[Decimal | None]) -> Decimal | None:

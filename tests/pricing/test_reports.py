@@ -28,21 +28,24 @@ from pricing.reports.table import COLUMNS, COSTS, IDLE_SPLIT, Table, table
 from tests.support.usage import PriceList, random_record, take_all
 
 START, END = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
-MONEY = (*COSTS, *IDLE_SPLIT)
+MONEY = (*COSTS, *IDLE_SPLIT, "adjustment_cost", "allocated_unused_cost")
 THIRD = Fraction(1, 3)
 
 
 def row(user: str = "ann", *costs: Fraction | int | None, **changes: object) -> Row:
     amounts = [*costs, *[Fraction(0)] * (4 - len(costs))]
     whole = Row((user,), 3_600_000 * 10**6, 0, 0, 0, None, *amounts, True)  # type: ignore[arg-type]
+    if amounts[0] is None:
+        whole = replace(whole, **dict.fromkeys((*COST_PARTS, "allocated_unused_cost")))
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
 def report(*rows: Row, group_by: tuple[str, ...] = ("user",)) -> Report:
     known = [one for one in rows if one.allocated_cost is not None]
-    sums = [sum((getattr(one, part) for one in known), Fraction(0)) for part in COST_PARTS] if known else [None] * 4
+    parts = (*COST_PARTS, "allocated_unused_cost")
+    sums = {part: sum((getattr(one, part) for one in known), Fraction(0)) if known else None for part in parts}
     hours = sum(one.held_share_ms for one in rows)
-    totals = Row((), hours, 0, 0, 0, None, *sums, all(one.complete for one in rows))
+    totals = replace(Row((), hours, 0, 0, 0, None, *[None] * 4, all(one.complete for one in rows)), **sums)
     unpriced = () if totals.complete else ("node x: 1.00 h have no price and are in no cost.",)
     return Report(rows, totals, START, END, "UTC", "USD", group_by, unpriced, ())
 
@@ -56,7 +59,8 @@ def text_of(made: Report, format: str) -> str:
 def assert_shown_adds_up(shown: Table, exact: Report) -> None:
     for line in (*shown.rows, shown.totals):
         if line["total_cost"] is not None:
-            assert line["allocated_cost"] + line["idle_cost"] + line["unused_commitment_cost"] == line["total_cost"]  # type: ignore[operator]
+            assert sum(line[part] for part in COST_PARTS) == line["total_cost"]  # type: ignore[misc]
+            assert line["allocated_unused_cost"] <= line["allocated_cost"]  # type: ignore[operator]
             assert sum(line[part] for part in IDLE_SPLIT) == line["idle_cost"]  # type: ignore[misc]
     for column in MONEY:
         known = [line[column] for line in shown.rows if line[column] is not None]
@@ -76,10 +80,37 @@ def test_cents_that_rounding_leaves_over_go_to_the_largest_remainders() -> None:
     assert shown.totals["total_cost"] == Decimal("10.00")
 
 
-@given(st.lists(st.lists(st.fractions(0, 1000), min_size=4, max_size=4), max_size=12))
-def test_shown_rows_and_columns_add_up_to_the_exact_total_in_cents(costs: list[list[Fraction]]) -> None:
-    made = report(*[row(f"u{place}", *parts) for place, parts in enumerate(costs)])
+AMOUNTS = st.fractions(0, 1000)
+COST_ROWS = st.lists(
+    st.tuples(st.lists(AMOUNTS, min_size=4, max_size=4), AMOUNTS, AMOUNTS, st.fractions(-50, 50), st.fractions(0, 1)), max_size=12
+)
+
+
+@settings(deadline=None)
+@given(COST_ROWS)
+def test_shown_rows_and_columns_add_up_to_the_exact_total_in_cents(
+    costs: list[tuple[list[Fraction], Fraction, Fraction, Fraction, Fraction]],
+) -> None:
+    made = report(*[
+        row(
+            f"u{place}", *parts, idle_billing_cost=billing, unused_commitment_cost=unused, adjustment_cost=adjustment,
+            allocated_unused_cost=parts[0] * part,
+        )
+        for place, (parts, billing, unused, adjustment, part) in enumerate(costs)
+    ])  # fmt: skip
     assert_shown_adds_up(table(made), made)
+
+
+def test_price_levels_are_the_shown_totals_where_only_the_catalog_counts_and_split_to_their_own_sum_elsewhere() -> None:
+    same = [row(user, THIRD, THIRD, list_cost=2 * THIRD, contracted_cost=2 * THIRD) for user in ("ann", "bob")]
+    made = report(*same)
+    shown = table(replace(made, totals=replace(made.totals, list_cost=4 * THIRD, contracted_cost=4 * THIRD)))
+    for line in (*shown.rows, shown.totals):
+        assert line["list_cost"] == line["contracted_cost"] == line["total_cost"]
+    cheap = report(*[row(user, THIRD, list_cost=2 * THIRD, contracted_cost=None) for user in ("ann", "bob")])
+    shown = table(replace(cheap, totals=replace(cheap.totals, list_cost=4 * THIRD)))
+    assert [line["list_cost"] for line in shown.rows] == [Decimal("0.67"), Decimal("0.66")]
+    assert shown.totals["list_cost"] == Decimal("1.33") and shown.totals["contracted_cost"] is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -116,7 +147,7 @@ def test_csv_has_the_same_columns_and_empty_cells_for_what_is_unknown() -> None:
     header, *lines = csv.reader(io.StringIO(text_of(made, "csv")))
     assert header == ["user", *COLUMNS]
     assert lines[0][0] == "Zoë, \"the\nboss\"" and lines[0][header.index("allocated_cost")] == "1234.50"
-    assert lines[1][header.index("total_cost")] == "" and lines[1][-1] == "false"
+    assert lines[1][header.index("total_cost")] == "" and lines[1][header.index("complete")] == "false"
     assert len(lines) == 2
 
 
