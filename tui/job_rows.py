@@ -5,6 +5,7 @@ Invariant: values that sort do not change with the clock, so that rows stay in t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -38,8 +39,9 @@ def span(seconds: float | None) -> str:
 
 
 def command_text(job: wire.Job) -> str:
-    """argv as one line, made safe for a terminal."""
-    return fmt.clean(" ".join(job.command)) or fmt.UNKNOWN
+    """argv as a shell would take it, in one line, made safe for a terminal."""
+    text = " ".join(job.command) if job.shell else shlex.join(job.command)
+    return fmt.clean(" ".join(text.split())) or fmt.UNKNOWN
 
 
 def name_text(job: wire.Job) -> str:

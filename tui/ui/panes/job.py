@@ -90,7 +90,7 @@ def facts(view: JobView, now: float, when: When, cells: int) -> list[Line]:
 
 _ENFORCEMENTS = {
     "systemd": "a systemd scope of its own", "v2": "a cgroup v2 of its own", "hybrid": "cgroup v1 controllers, killed by v2",
-    "v1": "cgroup v1 controllers", "none": "nothing: this host has no cgroups that can be used",
+    "v1": "cgroup v1 controllers", "none": "no cgroup: its processes are followed one by one",
 }  # fmt: skip
 
 
@@ -213,7 +213,8 @@ def _used_lines(usage: wire.JobUsage | None, cells: int) -> list[Line]:
 def _cost(view: JobView, now: float) -> list[tuple[str, str, str]]:
     job, cost = view.job, view.cost(now)
     if cost is None and job.usd_per_hour is None:
-        return [("", "not known: the node's price is not known", "dim")] if job.state != "queued" else []
+        why = "" if view.node.usd_per_hour is not None else ": the node's price is not known"
+        return [("", f"not known{why}", "dim")] if job.state != "queued" else []
     rate = "while it runs" if job.state not in RUNNING else "now"
     parts = [("so far" if job.state != "ended" else "", fmt.usd(cost), "strong")]
     return [*parts, (rate, f"{fmt.usd(job.usd_per_hour)}/h", "text")] if job.usd_per_hour is not None else parts

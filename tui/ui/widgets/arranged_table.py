@@ -65,6 +65,11 @@ class ArrangedTable(LineTable):
         return True
 
     @property
+    def pace(self) -> float:
+        """Seconds between two arrangements."""
+        return ARRANGE_SECONDS
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         return self._columns
 
@@ -149,7 +154,7 @@ class ArrangedTable(LineTable):
 
     def update(self, now: float) -> None:
         """Takes what changed: new order if it may, new values where they are visible."""
-        if now - self._arranged_at >= ARRANGE_SECONDS and not self.held_seconds(now) and self.changed():
+        if now - self._arranged_at >= self.pace and not self.held_seconds(now) and self.changed():
             self.order_rows(now)
         self.refresh_rows({key for index in self.in_view if self._differs(key := self.keys[index], now)})
 

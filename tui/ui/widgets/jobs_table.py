@@ -14,7 +14,9 @@ from tui.format import UNKNOWN
 from tui.job_rows import JOB_COLUMNS
 from tui.ui.lines import Line, fitted
 from tui.ui.panes.job import ROW_STYLES, cause_style
-from tui.ui.widgets.arranged_table import ArrangedTable, Test, indent
+from tui.ui.widgets.arranged_table import ARRANGE_SECONDS, ArrangedTable, Test, indent
+
+MANY = 1000
 
 
 class JobsTable(ArrangedTable):
@@ -42,6 +44,11 @@ class JobsTable(ArrangedTable):
 
     def row_of(self, key: str) -> JobView:
         return self._by_key[key]
+
+    @property
+    def pace(self) -> float:
+        """As few rows are quickly sorted, what came is shown at once."""
+        return ARRANGE_SECONDS if len(self.keys) > MANY else 0.0
 
     def changed(self) -> bool:
         return self._timed or self._arranged != self._fleet.jobs_version
