@@ -1,14 +1,14 @@
 """A small real training (torch, gloo, CPU): saves every few steps, and once more when it is told to stop.
 
-Usage: torchrun ... ddp_train.py FOLDER STEPS [--every N] [--pause SECONDS] [--hold STEP] [--plain] [--stubborn]
-                                      [--fail-at STEP]
+Usage: torchrun ... ddp_train.py FOLDER STEPS [--every N] [--pause SECONDS] [--hold STEP] [--least-world N]
+                                      [--plain] [--stubborn] [--fail-at STEP]
 FOLDER holds `model.pt` (step and weights, replaced in one step) and, a line each, `steps` (`step world` that rank 0
 trained), `saved` (`step` that is in model.pt), `resumed` (`step` that rank 0 went on from) and `handled` (`rank pid` of each
 SIGTERM that a worker handled).
-`--hold`: after that step rank 0 waits until there is a file FOLDER/go, or it is told to stop. `--plain` averages the
-gradients itself: DistributedDataParallel and the optimizers of torch import its compiler, which takes longer than all the
-rest. `--stubborn`: the workers ignore SIGTERM, and each has a descendant that forks away from itself without end, into
-sessions of its own. `--fail-at`: rank 0 raises an exception after that step.
+`--hold`: after that step rank 0 waits until there is a file FOLDER/go, or it is told to stop. `--least-world`: no
+first step with fewer workers. `--plain` averages the gradients itself: DistributedDataParallel and the optimizers of torch
+import its compiler, which takes longer than all the rest. `--stubborn`: the workers ignore SIGTERM, and each has a descendant
+that forks away from itself without end, into sessions of its own. `--fail-at`: rank 0 raises an exception after that step.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ class Training:
         self.stop[0] = 1
 
     def run(self) -> None:
+        while self.step == 0 and self.world < self.options.least_world:
+            time.sleep(0.02)
+            if self.stop.item():
+                return
         print(f"rank {self.rank} of {self.world} starts at step {self.step}", flush=True)
         if self.rank == 0:
             append(self.folder / "resumed", str(self.step))
@@ -125,6 +129,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--pause", type=float, default=0.05)
     parser.add_argument("--hold", type=int)
+    parser.add_argument("--least-world", type=int, default=1)
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--stubborn", action="store_true")
     parser.add_argument("--fail-at", type=int)

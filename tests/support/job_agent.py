@@ -182,17 +182,11 @@ class JobAgent:
         own = {os.getpid(), self.process.pid if self.process is not None else 0}
         return [pid for pid in pids if pid not in own and _contains(Path(f"/proc/{pid}/environ"), text.encode())]
 
-    def shims(self) -> list[int]:
-        """Shims of this agent's jobs that run now."""
-        return list(self._shims())
-
-    def _shims(self) -> list[int]:
-        wanted = str(self.state).encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and _contains(entry / "cmdline", b"shim", wanted):
-                found.append(int(entry.name))
-        return found
+    def shims(self, id: str = "") -> list[int]:
+        """Shims of this agent's jobs, or of one of them, that run now."""
+        wanted = str(self.state / "jobs" / id).encode()
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in pids if _contains(Path(f"/proc/{pid}/cmdline"), b"shim", wanted)]
 
 
 def _contains(path: Path, *texts: bytes) -> bool:
