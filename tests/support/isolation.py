@@ -57,11 +57,13 @@ class Held(msgspec.Struct):
     applied: dict[str, str]
     failed: list[dict[str, Any]]
     steps: list[list[Any]]
+    jobs: list[subprocess.Popen[bytes]] = []
 
     def run(self, code: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Python code as the job's first process."""
         argv = [sys.executable, "-c", code, *arguments]
-        return subprocess.Popen(argv, preexec_fn=self.group.enter, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.jobs.append(subprocess.Popen(argv, preexec_fn=self.group.enter, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+        return self.jobs[-1]
 
 
 def prepared(host: HostIsolation, limits: Limits, unit: str | None = None) -> Held:
@@ -89,6 +91,10 @@ def held(host: HostIsolation, limits: Limits) -> Iterator[Held]:
     finally:
         one.group.kill()
         wait(one.group.empty)
+        for job in one.jobs:
+            job.wait()
+            if job.stdout is not None:
+                job.stdout.close()
         assert one.group.remove(5.0)
 
 

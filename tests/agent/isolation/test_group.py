@@ -47,7 +47,7 @@ if os.fork() == 0:
             time.sleep(0.01)
 print("on", flush=True)
 while True:
-    time.sleep(0.01)
+    time.sleep(0.1)
     try:
         if os.fork() == 0:
             os._exit(0)
