@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from litestar import Request, Response, delete, get, post, put
+from litestar import Request, delete, get, post, put
 from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 
@@ -132,6 +132,7 @@ async def job_submit(
     manager, actor = manager_of(request), actor_of(request)
     if dry_run and reserve:
         raise JobRefused("a dry run reserves nothing; ask for one of `dry_run` and `reserve`")
+    await manager.ready()
     if dry_run:
         return await _done(manager.plan(spec, actor))
     return await _done(manager.reserve(spec, actor) if reserve else manager.submit(spec, actor))

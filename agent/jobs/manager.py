@@ -36,6 +36,7 @@ from agent.meter_claims import Claim
 
 LOG_LOOK_SECONDS = 0.1
 LARGEST_PAGE = 1_048_576
+FIRST_READING_SECONDS = 5.0
 MOST_RESTATED = 200
 _ACTIVE = ("starting", "running", "stopping")
 
@@ -206,14 +207,23 @@ class JobManager:
     def claims(self) -> dict[str, tuple[Claim, ...]]:
         """GPU -> who has which share of it, reservations and drained GPUs too."""
         found: dict[str, list[Claim]] = {}
-        drained = {id: self._store.find(id) for id in self._drains.all}
-        for row in (*self._store.holding(), *(row for row in drained.values() if row is not None)):
+        held = [(row, row.gpus) for row in self._store.holding()]
+        drained = ((self._store.find(id), drain.trace.gpus) for id, drain in self._drains.all.items())
+        held += [(row, gpus) for row, gpus in drained if row is not None]  # the GPUs of then: it may run again on others
+        for row, gpus in held:
             share = costs.WHOLE if row.spec.gpu_share is None else costs.millionths(0, row.spec.gpu_share)
-            for uuid in row.gpus:
+            for uuid in gpus:
                 found.setdefault(uuid, []).append(Claim(row.user, row.spec.project, row.id, share))
         return {uuid: tuple(claims) for uuid, claims in found.items()}
 
     # Doing
+
+    async def ready(self, seconds: float = FIRST_READING_SECONDS) -> None:
+        """Returns once the GPUs of this node are known (the agent may have just started), or after `seconds`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while not (self._view.heard or self._context.gpus()) and loop.time() < until and not self._closed:
+            await asyncio.sleep(0.05)
 
     def submit(self, spec: wire.JobSpec, actor: Actor) -> wire.Job:
         return self._handed_in(self._desk.submit(spec, actor))

@@ -28,6 +28,8 @@ NOTICE_MARGIN_SECONDS = 5.0
 """Of the time until the node goes: for the kill, the record, and telling others."""
 NOTICE_EARLY_SECONDS = 120.0
 """A notice that leaves more than this beyond the grace is not acted on yet."""
+CLOSED_SECONDS = 3600.0
+"""Nothing new starts when the node goes within this time; maintenance is announced weeks ahead."""
 SHIM_LATE_SECONDS = 15.0
 LEAVES = ("terminate", "stop", "hibernate", "maintenance")
 """Kinds of notices after which nothing of the node is left to run on."""
@@ -149,6 +151,8 @@ class Stopper:
         """Why nothing may start on this node now."""
         notice = self.notice
         if notice is None or notice.kind not in LEAVES:
+            return None
+        if notice.at is not None and (notice.at - now()).total_seconds() > CLOSED_SECONDS:
             return None
         when = f" at {notice.at:%H:%M:%S} UTC" if notice.at is not None else ""
         return f"waits: {notice.cloud} takes this node away{when}"

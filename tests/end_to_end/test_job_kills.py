@@ -6,6 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,6 @@ def check_usage(agent: JobAgent) -> None:
     for spans in by_gpu.values():
         assert set(spans.values()) == {Decimal(1)}
         ordered = sorted(spans)
-        assert all(before[1] == after[0] for before, after in zip(ordered, ordered[1:], strict=False))
+        assert [(before, after) for before, after in pairwise(ordered) if before[1] != after[0]] == []
     holders = Counter(row.get("job") for row in rows if row["kind"] == "held")
     assert len(holders) > len(POINTS)

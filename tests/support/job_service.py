@@ -93,6 +93,9 @@ class JobService:
             usd_per_hour=price,
         )
 
+    async def ready(self, seconds: float = 5.0) -> None:
+        """Its GPUs are known from the start."""
+
     def submit(self, spec: wire.JobSpec, actor: Actor) -> wire.Job:
         self._check(spec, actor)
         return self._add(spec, actor, "queued" if self.taken or spec.gpus > self.gpus else "running")
