@@ -9,6 +9,9 @@ PricingError
 │   ├── LedgerLocked        another program writes to it
 │   ├── LedgerDamaged       it is not a ledger, or no longer a whole one
 │   └── LedgerFull          no space left on the device
+├── TermsError              terms.toml is wrong: names the file and the key    exit 2
+├── BadShares               tenants that do not fit on one GPU                 exit 2
+├── ClosingError            a month that cannot be closed                      exit 2
 └── ReportError             a report that cannot be made as it was asked for   exit 2
     ├── BadRange            the dates are none, or end before they start
     └── BadGrouping         a grouping key that does not exist
@@ -59,6 +62,24 @@ class LedgerDamaged(LedgerError):
 
 class LedgerFull(LedgerError):
     """No space is left where the ledger is."""
+
+
+class TermsError(PricingError):
+    """The terms (discounts, commitments, exchange rates, ...) are wrong: names the file, the key and what is allowed."""
+
+    exit_code = 2
+
+
+class BadShares(PricingError, ValueError):
+    """Tenants of one GPU hold more than all of it, or less than nothing."""
+
+    exit_code = 2
+
+
+class ClosingError(PricingError):
+    """A month cannot be closed: it has not ended, is closed already, or is none."""
+
+    exit_code = 2
 
 
 class ReportError(PricingError):
