@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -126,9 +127,10 @@ def check_usage(agent: JobAgent) -> None:
     agent.start()  # the orderly end wrote the open rows
     rows = usage_rows(agent)
     assert [row["sequence"] for row in rows] == list(range(1, len(rows) + 1))
-    by_gpu: dict[Any, dict[tuple[str, str], Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    by_gpu: dict[Any, dict[tuple[datetime, datetime], Decimal]] = defaultdict(lambda: defaultdict(Decimal))
     for row in rows:
-        by_gpu[row["gpu"]][row["starts_at"], row["ends_at"]] += Decimal(str(row["share"]))
+        span = datetime.fromisoformat(row["starts_at"]), datetime.fromisoformat(row["ends_at"])
+        by_gpu[row["gpu"]][span] += Decimal(str(row["share"]))
     assert len(by_gpu) == 16
     for spans in by_gpu.values():
         assert set(spans.values()) == {Decimal(1)}
