@@ -15,6 +15,8 @@ from agent.jobs.shapes import Placed, Running, Waiting, Wanted, cpu_millis_of, s
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 KILL_WAIT_SECONDS = 60.0
+UNSAID_CPU_MILLIS = 500
+"""A job that asks for neither GPUs nor CPUs counts as half a CPU, so that a queue of thousands does not start at once."""
 
 
 def waiting_of(row: JobRow, *, kill_wait_seconds: float = KILL_WAIT_SECONDS) -> Waiting:
@@ -66,7 +68,7 @@ def wanted_of(row: JobRow) -> Wanted:
         gpus=spec.gpus,
         share=share_of(spec.gpu_share),
         gpu_memory_bytes=spec.gpu_memory_bytes,
-        cpu_millis=cpu_millis_of(spec.cpus),
+        cpu_millis=cpu_millis_of(spec.cpus) if spec.cpus is not None or spec.gpus or spec.gpu_share else UNSAID_CPU_MILLIS,
         memory_bytes=spec.memory_bytes,
     )
 
