@@ -1,13 +1,13 @@
 """By what a report groups its rows, and how each group is called.
 
 Invariant: time that nobody held is always a group of its own, `(idle)`; it is never spread over those who held
-something. Text from outside that looks like one of our labels is shown in quotes.
+something, and neither is a commitment that nobody used, `(unused commitment)`. Text from outside that looks like one of our labels is shown in quotes.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pricing.errors import BadGrouping
@@ -19,7 +19,9 @@ KEYS = (*HOLDER_KEYS, *PLACEMENT_KEYS, "day")
 TAG = "tag:"
 
 IDLE, HOST, UNKNOWN, NONE = "(idle)", "(host)", "(unknown)", "(none)"
-LABELS = (NONE, UNKNOWN, HOST, IDLE)
+STORAGE, EGRESS = "(storage)", "(egress)"
+UNUSED_COMMITMENT, ADJUSTMENT = "(unused commitment)", "(adjustment)"
+LABELS = (NONE, UNKNOWN, HOST, STORAGE, EGRESS, IDLE, UNUSED_COMMITMENT, ADJUSTMENT)
 """In the order in which they stand below the names."""
 
 
@@ -58,6 +60,11 @@ def shown(value: str | None, absent: str) -> str:
 def labels(by: Sequence[str], placed: Placed, holder: Holder | str) -> tuple[str | None, ...]:
     """One label per key; None for `day`, which the caller fills in. `holder` is a label where it is nobody's time."""
     return tuple(_label(key, placed, holder) for key in by)
+
+
+def facts_labels(by: Sequence[str], facts: Mapping[str, str | None], label: str) -> tuple[str | None, ...]:
+    """Labels of a cost that no placement has: its `facts`, and `label` for all else; None for `day`."""
+    return tuple(None if key == "day" else shown(facts[key], NONE) if key in facts else label for key in by)
 
 
 def _label(key: str, placed: Placed, holder: Holder | str) -> str | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from pricing import closed_schema
+
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x5252_4C31
 """`RRL1` in the file's header: tells a ledger from any other SQLite file."""
 
@@ -61,6 +63,11 @@ def _first(db: Database) -> None:
         db.execute(statement)
 
 
+def _closed_months(db: Database) -> None:
+    for statement in closed_schema.TABLES:
+        db.execute(statement)
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Brings the ledger up to `SCHEMA_VERSION`; the caller holds the write transaction, so it is all or nothing."""
     import sqlite_utils
@@ -68,6 +75,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
     steps = Migrations("rackrate-ledger")
     steps(name="0001_first")(_first)
+    steps(name="0002_closed_months")(_closed_months)
     steps.apply(sqlite_utils.Database(connection, execute_plugins=False))
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (program_version(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -101,3 +101,9 @@ def _pieces(steps: Steps, starts_ms: int, ends_ms: int) -> Iterable[tuple[int, V
 def changes(steps: Steps) -> set[int]:
     """The hours whose rate may differ from that of the hour before: that of each step, and the next if it is in midst."""
     return {hour for at, _ in steps[1:] for hour in (at // HOUR_MS, -(-at // HOUR_MS))}
+
+
+def first_known(*parts: Steps) -> Steps:
+    """At each moment the first of the parts that has a value."""
+    points = [ALWAYS, *sorted({at for steps in parts for at, _ in steps if at != ALWAYS})]
+    return made((at, next((value for steps in parts if (value := value_at(steps, at)) is not None), None)) for at in points)

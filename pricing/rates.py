@@ -1,76 +1,117 @@
-"""The price of each placement in a ledger, asked for once, as a rate per millisecond and millionth of a GPU.
+"""The price of each placement in a ledger, hour by hour, as a rate per millisecond and millionth of a GPU.
 
-Invariant: a price that is not known, or in another currency than the report's, has no rate but a reason.
+Invariant: within an epoch no rate changes, and each UTC hour has one rate per placement; so whole numbers can be added up
+first and multiplied once. A price that is not known, or in a currency without an exchange rate, has no rate but a reason.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from decimal import Decimal
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple
 
+from pricing import coverage, price_steps, sheets
+from pricing.calendar import milliseconds
 from pricing.grouping import Holder
-from pricing.instances import InstanceType
 from pricing.ledger_dictionary import read_placements
+from pricing.ledger_merge import HOUR_MS
 from pricing.money import PerHour
-from pricing.quotes import OnPremises, Quote
+from pricing.price_steps import PriceBook
 from pricing.report import SHARE_MS_PER_HOUR
+from pricing.sheets import Catalog, Key, Sheet, Sheets
+from pricing.terms import Terms
 from pricing.usage import Placed
 
+__all__ = ["Catalog", "Epoch", "Pricing", "Rate", "Rates"]
 
-class Catalog(Protocol):
-    """What attribution asks of a catalog; `pricing.catalog.Catalog` is one."""
+_NO_GPUS = sheets.unknown("Its agent reports GPUs in use but says that it has none; is the agent of another version?")
 
-    def instance(self, cloud: str, instance_type: str) -> InstanceType | None: ...
 
-    def quote(
-        self,
-        cloud: str | None,
-        region: str | None,
-        zone: str | None,
-        instance_type: str | None,
-        purchase: str | None,
-        configured_usd_per_hour: str | Decimal | None = None,
-        on_premises: OnPremises | None = None,
-    ) -> Quote: ...
+class Rate(NamedTuple):
+    """Of one millisecond of a millionth of a GPU (of the whole node for a host row)."""
+
+    effective: Fraction
+    """What it comes to, with the contract's discounts and the owned commitments."""
+    listed: Fraction | None
+    contracted: Fraction | None
+
+
+class Epoch(NamedTuple):
+    """A stretch in which no rate changes. Two of the same `number` have the same rates."""
+
+    number: int
+    starts_ms: int
+    ends_ms: int
+
+
+class Pricing(NamedTuple):
+    """By what a report is priced."""
+
+    catalog: Catalog
+    prices: Mapping[str, PerHour] = {}
+    currency: str = "USD"
+    terms: Terms = Terms()
+    book: PriceBook | None = None
 
 
 class Rates:
-    """Placements and holders of a ledger, and what each placement costs."""
+    """Placements and holders of a ledger, and what each placement costs in [start, end)."""
 
-    def __init__(
-        self, catalog: Catalog, connection: sqlite3.Connection, prices: Mapping[str, PerHour], currency: str
-    ) -> None:
+    def __init__(self, pricing: Pricing, connection: sqlite3.Connection, start: datetime, end: datetime) -> None:
         self.placements: dict[int, Placed] = read_placements(connection)
-        self.holders = {
-            id: Holder(*names) for id, *names in connection.execute("SELECT id, user, project, job FROM holders")
-        }
-        self._catalog = catalog
-        self._prices = prices
-        self._currency = currency
-        self._quotes: dict[tuple[object, ...], tuple[PerHour | None, str]] = {}
+        self.holders = {id: Holder(*names) for id, *names in connection.execute("SELECT id, user, project, job FROM holders")}
+        self.pricing = pricing
+        self._sheets = Sheets(pricing.catalog, pricing.prices, pricing.currency, pricing.terms, pricing.book, (start, end))
+        self.coverage = coverage.apply(connection, self.placements, self._sheets, milliseconds(start), milliseconds(end))
+        self._edges = self._changes()
+        self._divided: dict[tuple[Key, int], tuple[int, Rate | None]] = {}
 
-    def per_share_ms(self, placement_id: int, *, host: bool) -> Fraction | None:
-        """Price of one millisecond of a millionth of one GPU (of the whole node for a host row); None if not known."""
+    def _changes(self) -> list[int]:
+        """The moments at which any rate changes; none where the catalog's constant prices are all there is."""
+        terms = self.pricing.terms
+        if self.pricing.book is None and not (terms.discounts or terms.commitments or terms.exchange.usd):
+            return []
+        found = {self._sheets.of(placed).key: self._sheets.of(placed) for placed in self.placements.values()}
+        return sorted({hour * HOUR_MS for sheet in found.values() for hour in sheet.changes()})
+
+    def epochs(self, starts_ms: int, ends_ms: int) -> Iterator[Epoch]:
+        """[starts_ms, ends_ms) cut where a rate changes."""
+        place = bisect_right(self._edges, starts_ms)
+        for edge in self._edges[place : bisect_left(self._edges, ends_ms)]:
+            yield Epoch(place, starts_ms, edge)
+            starts_ms, place = edge, place + 1
+        if starts_ms < ends_ms:
+            yield Epoch(place, starts_ms, ends_ms)
+
+    def rate(self, placement_id: int, *, host: bool, epoch: Epoch) -> Rate | None:
+        """The rate of a placement in an epoch; None if its price is not known."""
         placed = self.placements[placement_id]
-        price, _ = self._price(placed, host)
-        return None if price is None else price.fraction / (SHARE_MS_PER_HOUR * _parties(placed, host))
+        sheet, parties = self._sheet(placed, host), _parties(placed, host)
+        number = epoch.number if sheet.varies else 0
+        found = self._divided.get((sheet.key, parties))
+        if found is None or found[0] != number:
+            found = self._divided[sheet.key, parties] = number, _rate(sheet, parties, epoch.starts_ms // HOUR_MS)
+        return found[1]
 
     def lacks_gpus(self, placed: Placed) -> bool:
         """Whether the instance type has GPUs, so that a node of it that shows none has lost its driver."""
         if placed.cloud is None or placed.instance_type is None:
             return False
-        shape = self._catalog.instance(placed.cloud, placed.instance_type)
+        shape = self.pricing.catalog.instance(placed.cloud, placed.instance_type)
         return shape is not None and shape.kind == "gpu" and bool(shape.gpu_count)
 
-    def sentences(self, unpriced: Mapping[tuple[int, bool], int]) -> tuple[str, ...]:
-        """What has no price: one sentence per node and reason, with its node-hours."""
+    def sentences(self, unpriced: Mapping[tuple[int, bool, str], int]) -> tuple[str, ...]:
+        """What has no price: one sentence per node and reason, with its node-hours.
+
+        Keys are (placement, host, reason of a closed month or empty).
+        """
         hours: dict[tuple[str, str], Fraction] = {}
-        for (placement_id, host), share_ms in unpriced.items():
+        for (placement_id, host, reason), share_ms in unpriced.items():
             placed = self.placements[placement_id]
-            key = (placed.node, self._price(placed, host)[1])
+            key = (placed.node, reason or self._sheet(placed, host).reason)
             part = Fraction(share_ms, SHARE_MS_PER_HOUR * _parties(placed, host))
             hours[key] = hours.get(key, Fraction(0)) + part
         return tuple(
@@ -78,34 +119,35 @@ class Rates:
             for (node, reason), amount in sorted(hours.items())
         )
 
-    def _price(self, placed: Placed, host: bool) -> tuple[PerHour | None, str]:
-        """The price per hour of the whole node, or None and why."""
-        if not host and not placed.gpu_count:
-            return None, "Its agent reports GPUs in use but says that it has none; is the agent of another version?"
-        if placed.node in self._prices:
-            return self._in_currency(self._prices[placed.node], "")
-        key = placed[2:9]
-        found = self._quotes.get(key)
-        if found is None:
-            found = self._quotes[key] = self._ask(placed)
-        return found
+    def notes(self) -> tuple[str, ...]:
+        """Which exchange rates were used, and which commitments could not be told in the report's currency."""
+        exchange = self.pricing.terms.exchange
+        used = [exchange.used(currency, self.pricing.currency) for currency in sorted(self._sheets.converted)]
+        return (*used, *self.coverage.notes)
 
-    def _ask(self, placed: Placed) -> tuple[PerHour | None, str]:
-        quote = self._catalog.quote(
-            placed.cloud,
-            placed.region,
-            placed.zone,
-            placed.instance_type,
-            placed.purchase,
-            configured_usd_per_hour=placed.usd_per_hour,
-            on_premises=placed.on_premises,
-        )
-        return self._in_currency(quote.price, quote.reason or "Its price is not known")
+    def told(self, currency: str, at_ms: int) -> Fraction | None:
+        """What one unit of `currency` is in the report's at a moment; None without a rate."""
+        steps = self.pricing.terms.exchange.steps(currency, self.pricing.currency)
+        return None if steps is None else price_steps.value_at(steps, at_ms)
 
-    def _in_currency(self, price: PerHour | None, reason: str) -> tuple[PerHour | None, str]:
-        if price is not None and price.currency != self._currency:
-            return None, f"Its price is in {price.currency}, the report in {self._currency}, and no exchange rate is given"
-        return price, reason
+    def node_price(self, placement_id: int, at_ms: int) -> tuple[Fraction | None, Fraction | None]:
+        """(list, contracted) price per hour of the whole node in the hour that holds a moment."""
+        sheet = self._sheet(self.placements[placement_id], host=True)
+        hour = at_ms // HOUR_MS
+        return price_steps.hour_rate(sheet.listed, hour), price_steps.hour_rate(sheet.contracted, hour)
+
+    def _sheet(self, placed: Placed, host: bool) -> Sheet:
+        return self._sheets.of(placed) if host or placed.gpu_count else _NO_GPUS
+
+
+def _rate(sheet: Sheet, parties: int, hour: int) -> Rate | None:
+    covered = None if sheet.covered is None else price_steps.hour_rate(sheet.covered, hour)
+    listed, contracted = price_steps.hour_rate(sheet.listed, hour), price_steps.hour_rate(sheet.contracted, hour)
+    effective = contracted if covered is None else covered
+    if effective is None:
+        return None
+    unit = SHARE_MS_PER_HOUR * parties
+    return Rate(effective / unit, *(None if price is None else price / unit for price in (listed, contracted)))
 
 
 def _parties(placed: Placed, host: bool) -> int:

@@ -1,0 +1,235 @@
+"""Adds up what was used, per group of a report: whole numbers per rate, turned into money once, at the end.
+
+Invariant: nothing is rounded, and every sum is of the same totals whatever the grouping is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from pricing import grouping
+from pricing.grouping import Holder
+from pricing.ledger_totals import Total
+from pricing.rates import Epoch, Rate, Rates
+from pricing.report import COST_PARTS, Row
+from pricing.usage import KINDS
+
+HELD, IDLE, LOST, DOWN, HOST = range(len(KINDS))
+PARTS = 4
+"""The cost parts that are share x time x rate: the first of `COST_PARTS`."""
+UNUSED = PARTS
+"""Place of what was held and not used, beside them."""
+_COLUMN = {HELD: 0, IDLE: 1, LOST: 2, DOWN: 3, HOST: 0}
+_NOTHING = Fraction(0)
+
+
+class Charge(NamedTuple):
+    """A cost that is not share x time x rate: an item, a billing minimum, an unused commitment, an adjustment."""
+
+    part: str
+    """One of `COST_PARTS`."""
+    label: str
+    """What its group is called by every key that neither `placed` nor `facts` tells."""
+    cost: Fraction
+    listed: Fraction | None = _NOTHING
+    contracted: Fraction | None = _NOTHING
+    facts: Mapping[str, str | None] = {}
+    placement_id: int | None = None
+    """Whose placement's names the group carries."""
+
+
+class _Group:
+    """What has been added up for one set of labels. `costs`: place of the rate -> share x ms of each cost part."""
+
+    __slots__ = ("held", "idle", "busy", "measured", "energy_mj", "costs", "charges", "unpriced")
+
+    def __init__(self) -> None:
+        self.held = self.idle = self.busy = self.measured = 0
+        self.energy_mj: int | None = None
+        self.costs: dict[int, list[int]] = {}
+        self.charges: list[Charge] = []
+        self.unpriced = False
+
+    def add(self, total: Total, column: int, rate: int | None) -> None:
+        unused = 0
+        if total.kind == HELD:
+            self.held += total.share_ms
+            self.busy += total.busy
+            self.measured += total.measured_share_ms
+            unused = total.measured_share_ms - total.busy
+        elif total.kind != HOST:
+            self.idle += total.share_ms
+        if total.energy_mj is not None:
+            self.energy_mj = (self.energy_mj or 0) + total.energy_mj
+        if rate is None:
+            self.unpriced = True
+            return
+        amounts = self.costs.get(rate)
+        if amounts is None:
+            amounts = self.costs[rate] = [0, 0, 0, 0, 0]
+        amounts[column] += total.share_ms
+        amounts[UNUSED] += unused
+
+    def join(self, other: _Group) -> None:
+        """Adds all of `other`."""
+        self.held += other.held
+        self.idle += other.idle
+        self.busy += other.busy
+        self.measured += other.measured
+        if other.energy_mj is not None:
+            self.energy_mj = (self.energy_mj or 0) + other.energy_mj
+        self.unpriced |= other.unpriced
+        self.charges += other.charges
+        for rate, amounts in other.costs.items():
+            mine = self.costs.setdefault(rate, [0, 0, 0, 0, 0])
+            for column, amount in enumerate(amounts):
+                mine[column] += amount
+
+    def row(self, keys: tuple[str, ...], rates: Sequence[Rate]) -> Row:
+        measured = (keys, self.held, self.idle, self.busy, self.measured, self.energy_mj)
+        if self.unpriced and not self.costs and not self.charges:
+            return Row(*measured, *[None] * PARTS, False, *[None] * 6)
+        parts = [_cost(self.costs, column, rates) for column in range(PARTS + 1)]
+        listed, contracted = self._levels(parts, rates)
+        costs = dict(zip(COST_PARTS, parts[:PARTS], strict=False)) | dict.fromkeys(COST_PARTS[PARTS:], _NOTHING)
+        for charge in self.charges:
+            costs[charge.part] += charge.cost
+        first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
+        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted)
+
+    def _levels(self, parts: Sequence[Fraction], rates: Sequence[Rate]) -> tuple[Fraction | None, Fraction | None]:
+        """List and contracted cost of the use."""
+        used = [rates[place] for place in self.costs]
+        if all(rate.effective == rate.listed == rate.contracted for rate in used):
+            effective = sum((part for part in parts[:PARTS] if part), _NOTHING)
+            levels = [effective, effective]
+        else:
+            levels = [_level(self.costs, name, rates) for name in ("listed", "contracted")]
+        for place, name in enumerate(("listed", "contracted")):
+            for charge in self.charges:
+                part, level = getattr(charge, name), levels[place]
+                levels[place] = None if part is None or level is None else level + part
+        return levels[0], levels[1]
+
+
+def _cost(costs: Mapping[int, Sequence[int]], column: int, rates: Sequence[Rate]) -> Fraction:
+    """Numerators are added per denominator: a twentieth of the time that adding fractions takes."""
+    sums: dict[int, int] = {}
+    for rate, amounts in costs.items():
+        if amounts[column]:
+            _add(sums, rates[rate].effective, amounts[column])
+    return _whole(sums)
+
+
+def _level(costs: Mapping[int, Sequence[int]], name: str, rates: Sequence[Rate]) -> Fraction | None:
+    sums: dict[int, int] = {}
+    for rate, amounts in costs.items():
+        price: Fraction | None = getattr(rates[rate], name)
+        if price is None:
+            return None
+        _add(sums, price, sum(amounts[:PARTS]))
+    return _whole(sums)
+
+
+def _add(sums: dict[int, int], price: Fraction, amount: int) -> None:
+    sums[price.denominator] = sums.get(price.denominator, 0) + price.numerator * amount
+
+
+def _whole(sums: Mapping[int, int]) -> Fraction:
+    parts = [Fraction(numerator, denominator) for denominator, numerator in sums.items() if numerator]
+    return sum(parts[1:], parts[0]) if parts else _NOTHING
+
+
+class Books:
+    """Adds totals to their groups; remembers labels and rates, which few placements and holders share."""
+
+    def __init__(self, keys: tuple[str, ...], rates: Rates) -> None:
+        self.rates = rates
+        self.unpriced: defaultdict[tuple[int, bool, str], int] = defaultdict(int)
+        """(placement, host, reason of a closed month or empty) -> share x ms without a price."""
+        self._keys = keys
+        self._day = keys.index("day") if "day" in keys else None
+        self._groups: defaultdict[tuple[str, ...], _Group] = defaultdict(_Group)
+        self._known: dict[tuple[int, int, int], tuple[tuple[str | None, ...], int, bool]] = {}
+        self._rates: dict[Rate, int] = {}
+        self._epoch = Epoch(-1, 0, 0)
+        self._now: dict[tuple[int, bool], int | None] = {}
+
+    def begin(self, epoch: Epoch) -> None:
+        """From here on, totals are of this epoch."""
+        if epoch.number != self._epoch.number:
+            self._now = {}
+        self._epoch = epoch
+
+    def add(self, day: str, total: Total) -> None:
+        """A total of the epoch that was begun."""
+        labels, column, host = self._meaning(total)
+        place = (total.placement_id, host)
+        try:
+            rate = self._now[place]
+        except KeyError:
+            rate = self._now[place] = self._place(self.rates.rate(place[0], host=host, epoch=self._epoch))
+        self._groups[self._dated(labels, day)].add(total, column, rate)
+        if rate is None:
+            self.unpriced[total.placement_id, host, ""] += total.share_ms
+
+    def add_closed(self, day: str, total: Total, column: int, rate: Rate | None, reason: str) -> None:
+        """A total of a closed month with the rate and the cost part that it was closed with."""
+        labels, _, host = self._meaning(total)
+        self._groups[self._dated(labels, day)].add(total, column, self._place(rate))
+        if rate is None:
+            self.unpriced[total.placement_id, host, reason] += total.share_ms
+
+    def charge(self, day: str, charge: Charge) -> None:
+        if charge.placement_id is None:
+            labels = grouping.facts_labels(self._keys, charge.facts, charge.label)
+        else:
+            labels = grouping.labels(self._keys, self.rates.placements[charge.placement_id], charge.label)
+        self._groups[self._dated(labels, day)].charges.append(charge)
+
+    def _place(self, rate: Rate | None) -> int | None:
+        return None if rate is None else self._rates.setdefault(rate, len(self._rates))
+
+    def _dated(self, labels: tuple[str | None, ...], day: str) -> tuple[str, ...]:
+        if self._day is not None:
+            labels = (*labels[: self._day], day, *labels[self._day + 1 :])
+        return labels  # type: ignore[return-value]
+
+    def _meaning(self, total: Total) -> tuple[tuple[str | None, ...], int, bool]:
+        """(labels, cost part, whether it is of a whole host)."""
+        found = self._known.get(total[:3])
+        if found is None:
+            found = self._known[total[:3]] = self._understood(total)
+        return found
+
+    def _understood(self, total: Total) -> tuple[tuple[str | None, ...], int, bool]:
+        placed, host = self.rates.placements[total.placement_id], total.kind == HOST
+        column = self.column(total)
+        holder: Holder | str = grouping.IDLE
+        if total.kind == HELD:
+            holder = self.rates.holders[total.holder_id]
+        elif host and column == 0:
+            holder = grouping.HOST
+        return grouping.labels(self._keys, placed, holder), column, host
+
+    def column(self, total: Total) -> int:
+        """Place of its cost in `COST_PARTS`."""
+        if total.kind == HOST and self.rates.lacks_gpus(self.rates.placements[total.placement_id]):
+            return _COLUMN[LOST]
+        return _COLUMN[total.kind]
+
+    def rows(self) -> tuple[Row, ...]:
+        """One row per group, names before our own labels."""
+        rates = tuple(self._rates)
+        ordered = sorted(self._groups, key=grouping.order)
+        return tuple(self._groups[keys].row(keys, rates) for keys in ordered)
+
+    def totals(self) -> Row:
+        """All groups together; costs are of what has a price."""
+        total = _Group()
+        for group in self._groups.values():
+            total.join(group)
+        return total.row((), tuple(self._rates))
