@@ -9,9 +9,17 @@ PricingError
 │   ├── LedgerLocked        another program writes to it
 │   ├── LedgerDamaged       it is not a ledger, or no longer a whole one
 │   └── LedgerFull          no space left on the device
+├── PriceBookError          the kept prices (prices.db) cannot be used         exit 1
+│   ├── PriceBookTooNew     a newer version wrote them
+│   ├── PriceBookLocked     another program writes to them
+│   ├── PriceBookDamaged    it is not a price book, or no longer a whole one
+│   └── PriceBookFull       no space left on the device
+├── PriceFileError          a file of prices cannot be read at all             exit 2
 ├── TermsError              terms.toml is wrong: names the file and the key    exit 2
 ├── BadShares               tenants that do not fit on one GPU                 exit 2
 ├── ClosingError            a month that cannot be closed                      exit 2
+├── HistoryError            a file of spot history that cannot be read         exit 2
+├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
 └── ReportError             a report that cannot be made as it was asked for   exit 2
     ├── BadRange            the dates are none, or end before they start
     └── BadGrouping         a grouping key that does not exist
@@ -64,6 +72,32 @@ class LedgerFull(LedgerError):
     """No space is left where the ledger is."""
 
 
+class PriceBookError(PricingError):
+    """The kept prices cannot be used; the prices that ship with the program still serve."""
+
+
+class PriceBookTooNew(PriceBookError):
+    """The price book was written by a newer version than this one."""
+
+
+class PriceBookLocked(PriceBookError):
+    """Another program holds the price book for writing."""
+
+
+class PriceBookDamaged(PriceBookError):
+    """The file is not a price book, or no longer a whole one."""
+
+
+class PriceBookFull(PriceBookError):
+    """No space is left where the price book is."""
+
+
+class PriceFileError(PricingError):
+    """A file of prices cannot be read as one: names the file, the row and the column; nothing of it was kept."""
+
+    exit_code = 2
+
+
 class TermsError(PricingError):
     """The terms (discounts, commitments, exchange rates, ...) are wrong: names the file, the key and what is allowed."""
 
@@ -78,6 +112,18 @@ class BadShares(PricingError, ValueError):
 
 class ClosingError(PricingError):
     """A month cannot be closed: it has not ended, is closed already, or is none."""
+
+    exit_code = 2
+
+
+class HistoryError(PricingError):
+    """A file of spot prices or availability cannot be read, or holds none: names the file."""
+
+    exit_code = 2
+
+
+class BadBudget(PricingError, ValueError):
+    """A budget that is none: names it and what is wrong with whose it is, its amount or its thresholds."""
 
     exit_code = 2
 
