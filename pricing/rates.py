@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple
 
-from pricing import coverage, price_steps, sheets
-from pricing.calendar import milliseconds
+from pricing import calendar, coverage, price_steps, sheets
 from pricing.grouping import Holder
 from pricing.ledger_dictionary import read_placements
 from pricing.ledger_merge import HOUR_MS
@@ -60,12 +59,16 @@ class Pricing(NamedTuple):
 class Rates:
     """Placements and holders of a ledger, and what each placement costs in [start, end)."""
 
-    def __init__(self, pricing: Pricing, connection: sqlite3.Connection, start: datetime, end: datetime) -> None:
+    def __init__(
+        self, pricing: Pricing, connection: sqlite3.Connection, start: datetime, end: datetime, *, covered: bool = True
+    ) -> None:
+        """`covered` False leaves the owned commitments out: they have to look at every hour's usage."""
         self.placements: dict[int, Placed] = read_placements(connection)
         self.holders = {id: Holder(*names) for id, *names in connection.execute("SELECT id, user, project, job FROM holders")}
         self.pricing = pricing
         self._sheets = Sheets(pricing.catalog, pricing.prices, pricing.currency, pricing.terms, pricing.book, (start, end))
-        self.coverage = coverage.apply(connection, self.placements, self._sheets, milliseconds(start), milliseconds(end))
+        span = calendar.milliseconds(start), calendar.milliseconds(end)
+        self.coverage = coverage.apply(connection, self.placements, self._sheets, *span) if covered else coverage.Coverage()
         self._edges = self._changes()
         self._divided: dict[tuple[Key, int], tuple[int, Rate | None]] = {}
 
@@ -74,8 +77,12 @@ class Rates:
         terms = self.pricing.terms
         if self.pricing.book is None and not (terms.discounts or terms.commitments or terms.exchange.usd):
             return []
-        found = {self._sheets.of(placed).key: self._sheets.of(placed) for placed in self.placements.values()}
-        return sorted({hour * HOUR_MS for sheet in found.values() for hour in sheet.changes()})
+        return sorted({hour * HOUR_MS for sheet in self.sheets() for hour in sheet.changes()})
+
+    def sheets(self, placement_ids: Iterable[int] | None = None) -> list[Sheet]:
+        """The prices of the kinds of node that these placements (or all) are."""
+        ids = self.placements if placement_ids is None else placement_ids
+        return list({(sheet := self._sheets.of(self.placements[id])).key: sheet for id in ids}.values())
 
     def epochs(self, starts_ms: int, ends_ms: int) -> Iterator[Epoch]:
         """[starts_ms, ends_ms) cut where a rate changes."""
@@ -123,7 +130,15 @@ class Rates:
         """Which exchange rates were used, and which commitments could not be told in the report's currency."""
         exchange = self.pricing.terms.exchange
         used = [exchange.used(currency, self.pricing.currency) for currency in sorted(self._sheets.converted)]
-        return (*used, *self.coverage.notes)
+        return (*used, *self.coverage.notes, *self._untold())
+
+    def _untold(self) -> Iterator[str]:
+        """Monthly items that no exchange rate turns into the report's currency."""
+        exchange, currency = self.pricing.terms.exchange, self.pricing.currency
+        for item in self.pricing.terms.items:
+            steps = exchange.steps(item.currency, currency)
+            if steps is None or (steps[0][1] is None and item.starts_ms < (steps + steps)[1][0]):
+                yield f"{item.kind} {item.name} is in no cost for some or all of the time. {exchange.why_not(item.currency, currency)}."
 
     def told(self, currency: str, at_ms: int) -> Fraction | None:
         """What one unit of `currency` is in the report's at a moment; None without a rate."""
