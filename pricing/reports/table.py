@@ -15,12 +15,12 @@ negative. A row `(unused commitment)` or `(adjustment)` carries only that one co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from pricing.money import round_largest_remainder
+from pricing.money import largest_remainder
 from pricing.report import COST_PARTS, IDLE_PARTS, Report, Row
 from pricing.reports.rounding import capped, controlled
 
@@ -50,16 +50,19 @@ class Table:
         return (*self.group_by, *COLUMNS)
 
 
-def table(report: Report) -> Table:
-    """The shown cells of a report."""
+def table(report: Report, goals: Mapping[str, Decimal | None] = {}) -> Table:
+    """The shown cells of a report. `goals`: what some columns are to sum to instead of their own rounded sum.
+
+    A goal is the column's exact sum rounded up or down (see `pricing.reports.pages`).
+    """
     rows, totals = report.rows, report.totals
     parts = _split([getattr(totals, part) for part in COST_PARTS], CENTS)
-    sums: dict[str, Decimal | None] = dict(zip(COST_PARTS, parts, strict=True))
+    sums: dict[str, Decimal | None] = {**dict(zip(COST_PARTS, parts, strict=True)), **goals}
     shown = _cost_cells(rows, sums)
     _add_unused(rows, totals, shown, sums)
     for name in SUMMED:
-        sums[name] = _rounded(getattr(totals, name), FINE)
-        shown[name] = _split([getattr(row, name) for row in rows], FINE)
+        sums.setdefault(name, _rounded(getattr(totals, name), FINE))
+        shown[name] = _split([getattr(row, name) for row in rows], FINE, sums[name])
     for name in PRICE_LEVELS:
         _add_level(name, report, shown, sums)
     cells = [dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True)]
@@ -94,7 +97,8 @@ def _add_unused(
     name, whole = "allocated_unused_cost", shown["allocated_cost"]
     priced = [place for place, cell in enumerate(whole) if cell is not None]
     limits = [_cents(whole[place]) for place in priced]
-    goal = min(_cents(_rounded(totals.allocated_unused_cost, CENTS)), _cents(sums["allocated_cost"]))
+    wanted = sums[name] if name in sums else _rounded(totals.allocated_unused_cost, CENTS)
+    goal = min(_cents(wanted), _cents(sums["allocated_cost"]))
     units = capped([(rows[place].allocated_unused_cost or Fraction(0)) * 10**CENTS for place in priced], goal, limits)
     shown[name] = [None] * len(rows)
     for place, unit in zip(priced, units, strict=True):
@@ -113,8 +117,8 @@ def _add_level(name: str, report: Report, shown: dict[str, list[Decimal | None]]
         ]
         sums[name] = None if report.totals.total_cost is None else _sum([sums[part] for part in COST_PARTS])
         return
-    shown[name] = _split(levels, CENTS)
-    sums[name] = _rounded(getattr(report.totals, name), CENTS)
+    sums.setdefault(name, _rounded(getattr(report.totals, name), CENTS))
+    shown[name] = _split(levels, CENTS, sums[name])
 
 
 def _cells(row: Row, known: dict[str, Decimal | None]) -> dict[str, Cell]:
@@ -145,7 +149,10 @@ def _rounded(value: Fraction | Decimal | None, places: int) -> Decimal | None:
     return None if value is None else Decimal(round(Fraction(value) * 10**places)).scaleb(-places)
 
 
-def _split(parts: Sequence[Fraction | None], places: int) -> list[Decimal | None]:
-    """Each part that is known rounded so that they sum to their rounded sum."""
-    rounded = iter(round_largest_remainder([part for part in parts if part is not None], places))
-    return [None if part is None else next(rounded) for part in parts]
+def _split(parts: Sequence[Fraction | None], places: int, goal: Decimal | None = None) -> list[Decimal | None]:
+    """Each part that is known rounded so that they sum to `goal` (where it can be: else to their own rounded sum)."""
+    scaled = [part * 10**places for part in parts if part is not None]
+    whole = sum(scaled, Fraction(0))
+    wanted = round(whole) if goal is None else int(goal.scaleb(places))
+    units = iter(largest_remainder(scaled, wanted if abs(wanted - whole) < 1 else round(whole)))
+    return [None if part is None else Decimal(next(units)).scaleb(-places) for part in parts]
