@@ -131,6 +131,8 @@ def _add_run(commands: Commands) -> None:
     place.add_argument("--listen", metavar="HOST:PORT", help=does)
     place.add_argument("--socket", metavar="PATH", help="serve on a unix socket instead")
     parser.add_argument("--simulate", metavar="PRESET", help=f"made-up GPUs instead of this machine's: {_PRESETS}")
+    does = "end once who started it is gone, nobody listens, and no job is left"
+    parser.add_argument("--end-when-idle", action="store_true", help=does)
 
 
 def _add_init(commands: Commands) -> None:
@@ -251,7 +253,7 @@ def load_config(options: argparse.Namespace, *, new: bool = False) -> AgentConfi
     """The configuration that the options name; `new` as in `config.load`. Raises ConfigurationError."""
     from agent import config
 
-    names = ("listen", "socket", "state_dir", "simulate")
+    names = ("listen", "socket", "state_dir", "simulate", "end_when_idle")
     overrides = {name: value for name in names if (value := getattr(options, name, None)) is not None}
     return config.load(options.config, os.environ, new=new, **overrides)
 

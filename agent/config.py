@@ -50,6 +50,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Further names that a client may use in its Host header."""
     simulate: str | None = None
     """One of `SIMULATION_PRESETS`: readings are made up, no driver is asked."""
+    end_when_idle: bool = False
+    """End once the program that started the agent is gone, nobody listens, and no job is left."""
     source: Path | None = None
     """The file that was read, or None where there was none."""
 
@@ -109,6 +111,7 @@ def load(
     socket: Path | str | None = None,
     state_dir: Path | str | None = None,
     simulate: str | None = None,
+    end_when_idle: bool = False,
     new: bool = False,
 ) -> AgentConfig:
     """The configuration in `path` (None: the default file, where it exists), under the options given as keywords.
@@ -135,6 +138,7 @@ def load(
         jobs=parsed.jobs,
         allowed_hosts=parsed.allowed_hosts,
         simulate=_preset(simulate),
+        end_when_idle=end_when_idle,
         source=source,
     )
 

@@ -46,6 +46,7 @@ IDENTITY_TRIES = 5
 FIRST_READING_SECONDS = 3.0
 SENSOR_CLOSE_SECONDS = 0.3
 LAST_RESORT_SECONDS = 1.8
+IDLE_SECONDS = 5.0
 ANNOUNCEMENT = "agent.json"
 
 
@@ -93,6 +94,8 @@ async def _serve(config: AgentConfig, token: str, bound: socket) -> None:
         node.start()
         await listener.start()
         _announce(config, listener.url)
+        if config.end_when_idle:
+            _end_when(node.is_idle, ended)
         await _until(ended, node.measure(), listener.ended())
         node.agent.close_streams()
         node.close_meter()
@@ -100,6 +103,23 @@ async def _serve(config: AgentConfig, token: str, bound: socket) -> None:
     finally:
         node.close()
         (config.state_dir / ANNOUNCEMENT).unlink(missing_ok=True)
+
+
+def _end_when(idle: Callable[[], bool], ended: asyncio.Event) -> None:
+    """Sets `ended` once whoever started this process is gone and it has been idle for `IDLE_SECONDS`."""
+    starter, loop = os.getppid(), asyncio.get_running_loop()
+    busy_at = loop.time()
+
+    def look() -> None:
+        nonlocal busy_at
+        if os.getppid() == starter or not idle():
+            busy_at = loop.time()
+        if loop.time() - busy_at >= IDLE_SECONDS:
+            ended.set()
+        else:
+            loop.call_later(PERIOD_SECONDS, look)
+
+    look()
 
 
 async def _until(ended: asyncio.Event, *endless: Coroutine[Any, Any, None]) -> None:
@@ -210,6 +230,11 @@ class Node:
             cuda_version=self._gpus.cuda_version,
         )
         return self._identity.describe(info)
+
+    def is_idle(self) -> bool:
+        """Nobody listens, and no job runs or waits."""
+        counts = self.agent.jobs.counts() if self.agent.jobs is not None else wire.JobCounts()
+        return not self.agent.listeners and not (counts.queued or counts.starting or counts.running or counts.stopping)
 
     async def measure(self) -> None:
         """One sample a second, on the second that the first one set; a late one does not push the next."""

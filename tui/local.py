@@ -1,6 +1,7 @@
 """The agent of this machine, started when no node is configured.
 
-Invariant: an agent that this program started ends with it; one that already runs on the state directory is used and left alone.
+Invariant: an agent that this program started ends with it, or, if it has jobs, by itself once they have ended; one that
+already runs on the state directory is used and left alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tui.config import NodeConfig, Paths
-from tui.errors import Failed
+from tui.errors import Failed, RackrateError
 
 START_SECONDS = 20.0
 
@@ -29,12 +30,43 @@ def local_agent(paths: Paths) -> Iterator[NodeConfig]:
     if running:
         yield running
         return
-    process = start_agent(["run", "--listen", "127.0.0.1:0", "--state-dir", str(state_dir)], state_dir / "agent.log")
+    arguments = ["run", "--listen", "127.0.0.1:0", "--state-dir", str(state_dir), "--end-when-idle"]
+    process = start_agent(arguments, state_dir / "agent.log")
     try:
         url = wait_for_url(process, state_dir / "agent.log")
         yield _node(url, state_dir)
     finally:
-        end_agent(process)
+        if process.poll() is None and (jobs := unended_jobs(paths)):
+            _leave(process, jobs)
+        else:
+            end_agent(process)
+
+
+def unended_jobs(paths: Paths) -> int:
+    """How many jobs of this machine's agent run or wait; 0 where it does not answer."""
+    import asyncio
+
+    from agent.client import ClientError
+    from tui.clients import client_factory
+
+    async def count(node: NodeConfig) -> int:
+        async with client_factory(paths)(node) as client:
+            return len((await client.jobs(ended=0)).jobs)
+
+    node = running_agent(paths.data_dir / "agent")
+    try:
+        return asyncio.run(count(node)) if node is not None else 0
+    except (ClientError, RackrateError):
+        return 0
+
+
+def _leave(process: subprocess.Popen[bytes], jobs: int) -> None:
+    """The agent goes on without us, and ends by itself once its jobs have."""
+    if process.stdout:
+        process.stdout.close()
+    process.returncode = 0  # it is not ours any more: nothing is to wait for it
+    what = "1 job of this machine has" if jobs == 1 else f"{jobs} jobs of this machine have"
+    sys.stderr.write(f"{what} not ended; the agent goes on until then (`rackrate jobs`)\n")
 
 
 def _node(url: str, state_dir: Path, fingerprint: str | None = None) -> NodeConfig:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,20 @@ def test_an_agent_that_cannot_start_says_why_in_its_own_words(tmp_path: Path) ->
     with pytest.raises(Failed, match="unencrypted"):
         wait_for_url(process, tmp_path / "log")
     assert process.poll() is not None
+
+
+def test_an_agent_that_was_started_for_a_job_goes_on_until_it_has_ended_and_then_ends_itself(tmp_path: Path) -> None:
+    (tmp_path / "agent.toml").write_text("[jobs]\nallow_root = true\nisolation = 'none'\n[node]\nmetadata = false\n")
+    sent = rackrate(tmp_path, "run", "--", "sh", "-c", "sleep 2; echo done")
+    assert sent.code == 0, sent.err
+    assert "the agent goes on until then" in sent.err
+    agent = running_agent(tmp_path / "agent")
+    assert agent is not None
+    job = sent.out.strip()
+    waited = rackrate(tmp_path, "job", "wait", job)
+    assert waited.code == 0, waited.err
+    assert rackrate(tmp_path, "job", "logs", job).out == "done\n"
+    end = time.monotonic() + 60
+    while running_agent(tmp_path / "agent") is not None:
+        assert time.monotonic() < end
+        time.sleep(0.1)

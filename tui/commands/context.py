@@ -1,6 +1,6 @@
 """What every command needs: the configuration, the paths, and the nodes it speaks to.
 
-Invariant: with nothing configured the one node is this machine, from an agent that ends with the command.
+Invariant: with nothing configured the one node is this machine, from an agent that ends with the command, or with its last job.
 """
 
 from __future__ import annotations

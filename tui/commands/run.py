@@ -40,12 +40,12 @@ def run(context: Context, arguments: argparse.Namespace) -> int:
         raise WrongUsage("-f follows one log; with --array use `rackrate job wait`, and `job logs` of a task.")
     if wanted.on:
         _selects(wanted.on)
-    with _packed(wanted.folder) as packed, _reachable(context, wanted) as (nodes, ours):
+    with _packed(wanted.folder) as packed, context.nodes(wanted.at) as nodes:
         task = _Run(context, arguments, wanted, packed, nodes)
         if arguments.dry_run:
             return asyncio.run(task.dry_run())
         parts = asyncio.run(task.submit())
-        return _after_submit(context, arguments, parts, follow=arguments.follow or _stay(ours))
+        return _after_submit(context, arguments, parts, follow=arguments.follow)
 
 
 def _command(arguments: argparse.Namespace) -> list[str]:
@@ -60,23 +60,6 @@ def _selects(query: str) -> None:
     from tui.query import parse
 
     parse(query)
-
-
-@contextlib.contextmanager
-def _reachable(context: Context, wanted: Wanted) -> Iterator[tuple[tuple[NodeConfig, ...], bool]]:
-    """The nodes that come into question, and whether the only one is an agent that ends with this command."""
-    from tui.local import running_agent
-
-    ours = not context.config.nodes and running_agent(context.paths.data_dir / "agent") is None
-    with context.nodes(wanted.at) as nodes:
-        yield nodes, ours
-
-
-def _stay(ours: bool) -> bool:
-    """A job may outlive our own agent, but its queue, limits and cost would not be looked after."""
-    if ours:
-        say("no agent runs on this machine: this one ends with this command, so it stays until the job has ended")
-    return ours
 
 
 @contextlib.contextmanager
