@@ -169,7 +169,7 @@ class NodeAgent:
         self._node_line = wire.encode_event(wire.NodeEvent(node=info))
         for subscription in self._subscriptions:
             subscription.put_urgent(NODE, self._node_line)
-            self._tell_jobs(subscription)
+            self._tell_all(subscription)
 
     def step(self, sample: wire.Sample) -> None:
         """Takes one sample. A meter that cannot write is reported in the sample and in `/healthz`; the rest goes on."""
@@ -223,6 +223,14 @@ class NodeAgent:
         for subscription in self._subscriptions:
             subscription.put_urgent(key, line)
 
+    def _tell_all(self, subscription: Subscription) -> None:
+        """What follows a node event: clients forget what they knew when they see one."""
+        for alert in self._alerts.active():
+            subscription.put_urgent(alert.key, wire.encode_event(wire.AlertEvent(alert=alert)))
+        self._tell_jobs(subscription)
+        if self.notice is not None:
+            subscription.put_urgent(NOTICE, wire.encode_event(wire.NoticeEvent(notice=self.notice)))
+
     def _tell_jobs(self, subscription: Subscription) -> None:
         unended = self.jobs.jobs(ended_limit=0).jobs if self.jobs is not None else ()
         for job in unended[:MOST_JOBS_AT_ONCE]:
@@ -248,11 +256,7 @@ class NodeAgent:
         """A listener that finds the node event, active alerts, unended jobs, the notice and the newest sample waiting."""
         subscription = Subscription(self)
         subscription.put_urgent(NODE, self._node_line)
-        for alert in self._alerts.active():
-            subscription.put_urgent(alert.key, wire.encode_event(wire.AlertEvent(alert=alert)))
-        self._tell_jobs(subscription)
-        if self.notice is not None:
-            subscription.put_urgent(NOTICE, wire.encode_event(wire.NoticeEvent(notice=self.notice)))
+        self._tell_all(subscription)
         if self.sample is not None:
             subscription.put_sample(self._sample_line())
         self._subscriptions.add(subscription)

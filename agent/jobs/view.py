@@ -54,6 +54,8 @@ def show(
         time_limit_seconds=spec.time_limit_seconds,
         budget_usd=spec.budget_usd,
         deadline=spec.deadline,
+        stop_signal=spec.stop_signal,
+        grace_seconds=spec.grace_seconds,
         after=spec.after,
         array=row.array,
         array_index=row.array_index,

@@ -156,6 +156,9 @@ class Job(Message, kw_only=True):
     time_limit_seconds: float | None = None
     budget_usd: Decimal | None = None
     deadline: datetime | None = None
+    stop_signal: str | None = None
+    grace_seconds: float | None = None
+    """From the soft signal to the kill."""
     after: tuple[str, ...] = ()
     array: str | None = None
     """Id of the array that this is a task of."""

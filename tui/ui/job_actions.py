@@ -90,8 +90,9 @@ def stop_question(view: JobView, now: float) -> ConfirmScreen:
     elif job.state == "queued":
         sentences.append(("It has not started: it is taken out of the queue.", "text"))
     else:
-        sentences.append(("Its first process gets the stop signal (TERM unless it asked for another) and the grace that it"
-                          " asked for (30 s by default) to save and end; then every process of it is killed.", "text"))  # fmt: skip
+        grace = "its grace" if job.grace_seconds is None else f"{job.grace_seconds:g} s"
+        sentences.append((f"Its first process gets SIG{fmt.clean(job.stop_signal or 'TERM').removeprefix('SIG')} and {grace} to save"
+                          " and end; then every process of it is killed.", "text"))  # fmt: skip
     sentences.append((f"the same: rackrate job cancel {job.id}{' --force' * force}", "dim"))
     if job.array_counts:
         sentences.insert(0, (f"All of its {sum(job.array_counts.values())} tasks.", "idle"))
