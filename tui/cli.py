@@ -109,11 +109,17 @@ def _add_money_commands(commands) -> None:  # noqa: ANN001
     report.add_argument("--out", metavar="FILE", help="write there (default: stdout)")
     _money_options(report)
     _json(report)
+    close = _command(commands, "close", "closing:close", "freeze what a month cost; list closed months and their corrections")
+    close.add_argument("month", nargs="?", metavar="YYYY-MM", help="a month that is over (default: list what is closed)")
+    _money_options(close)
+    _json(close)
 
 
 def _money_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tz", metavar="ZONE", help="IANA time zone of days (default: this machine's)")
     parser.add_argument("--no-sync", action="store_true", help="use the ledger as it is, ask no node")
+    parser.add_argument("--terms", metavar="FILE", help="discounts, commitments, exchange rates (default: terms.toml)")
+    parser.add_argument("--currency", metavar="CUR", help="tell costs in it, at the terms' exchange rates (default: USD)")
 
 
 def _add_other_commands(commands) -> None:  # noqa: ANN001
@@ -170,12 +176,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _complain_of_packages(error: Exception) -> int:
     """Errors of `pricing` and `agent.client` are sentences too; anything else is a fault of ours and is raised."""
     from agent.client import ClientError
-    from pricing.errors import BadGrouping, BadRange, PricingError
+    from pricing.errors import PricingError
 
-    if isinstance(error, (BadRange, BadGrouping)):
-        return _complain(str(error), ExitCode.USAGE)
     if isinstance(error, PricingError):
-        return _complain(str(error), ExitCode.FAILED)
+        return _complain(str(error), ExitCode(error.exit_code))
     if isinstance(error, ClientError):
         return _complain(str(error), ExitCode.UNREACHABLE)
     if isinstance(error, OSError) and not os.environ.get("RACKRATE_DEBUG"):

@@ -35,11 +35,15 @@ def _cells(name: str, report: Report) -> tuple[str, ...]:
     money = [shown[key] for key in ("allocated_cost", "idle_cost", "total_cost")]
     return (
         name if report.complete else f"{name} *",
-        *(fmt.UNKNOWN if cell is None else f"${cell:,}" for cell in money),
+        *(fmt.UNKNOWN if cell is None else _money(cell, report.currency) for cell in money),
         f"{float(totals.gpu_hours):,.1f}",
         f"{float(totals.idle_gpu_hours):,.1f}",
         fmt.percent(totals.utilization_ratio),
     )
+
+
+def _money(amount: Any, currency: str) -> str:
+    return f"${amount:,}" if currency == "USD" else f"{currency} {amount:,}"
 
 
 def notes(*reports: Report) -> list[str]:

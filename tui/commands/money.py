@@ -17,6 +17,7 @@ from tui import format as fmt
 from tui.commands.context import Context
 from tui.exit_codes import ExitCode
 from tui.output import print_json, print_table, say
+from tui.terms import notice, options, pricing_of
 
 if TYPE_CHECKING:
     from pricing.catalog import Offer
@@ -99,12 +100,13 @@ def sync_verdict(results: Sequence[NodeSync]) -> ExitCode:
 def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Prints today's and this month's cost."""
     from pricing.attribution import cost_summary
-    from pricing.catalog import Catalog
 
-    name = context.timezone_name(arguments.tz)
+    name, now, pricing = context.timezone_name(arguments.tz), datetime.now(UTC), pricing_of(context, arguments)
     with context.open_ledger() as ledger:
         code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
-        summary = cost_summary(ledger, Catalog.embedded(), datetime.now(UTC), name)
+        notice(ledger, pricing, arguments, now)
+        priced = {key: value for key, value in options(pricing, now).items() if key != "now"}
+        summary = cost_summary(ledger, pricing.catalog, now, name, **priced)
     from tui.costs import notes, summary_record, summary_rows
 
     if arguments.json:
@@ -126,18 +128,20 @@ def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Attributes the cost of a range to who caused it."""
     from pricing.attribution import attribute
     from pricing.calendar import parse_range
-    from pricing.catalog import Catalog
 
-    zone = context.timezone_name(arguments.tz)
+    zone, now, pricing = context.timezone_name(arguments.tz), datetime.now(UTC), pricing_of(context, arguments)
     by = [key.strip() for key in arguments.by.split(",") if key.strip()]
-    start, end = parse_range(arguments.start, arguments.end, tz=zone, now=datetime.now(UTC))
+    start, end = parse_range(arguments.start, arguments.end, tz=zone, now=now)
     with context.open_ledger() as ledger:
         code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
-        result = attribute(ledger, Catalog.embedded(), start, end, by, tz=zone)
+        notice(ledger, pricing, arguments, now)
+        result = attribute(ledger, pricing.catalog, start, end, by, tz=zone, **options(pricing, now))
     form = "json" if arguments.json else arguments.format
     _write_report(result, form, arguments.out)
     from tui.costs import notes
 
+    for sentence in result.notes:
+        say(f"note: {fmt.clean(sentence)}")
     say_notes(notes(result))
     return code
 
