@@ -3,12 +3,14 @@
 SourceFault                  a source did not give what was asked: says why, and what to do          exit 1
 ├── NoCredentials            no key is configured for the cloud
 ├── ExpiredCredentials       the key is known and no longer (or not yet) valid
+├── RefusedCredentials       the cloud does not accept the key
 ├── NoPermission             the key may not make this call: names the permission
 ├── UnknownRegion            the cloud has no such region, or the account has not enabled it          exit 2
 ├── Unreachable              no network, no such host, a time-out                                     exit 3
 ├── Throttled                still refused after all retries
 ├── BadAnswer                an answer that cannot be understood
-│   └── TruncatedPage        an answer that is cut and gives no way to go on
+│   ├── TruncatedPage        an answer that is cut and gives no way to go on
+│   └── StaleToken           the place at which a fetch stopped is no longer known, or is of another one
 └── RequestsRefused          a request that costs money was not allowed, or the cap is reached
 
 Invariant: what a source does not say clearly is never a number. One bad row is left out with a sentence (`Skipped`); what
@@ -39,6 +41,10 @@ class ExpiredCredentials(SourceFault):
     """The key is known and no longer valid."""
 
 
+class RefusedCredentials(SourceFault):
+    """The cloud does not accept the key: it is wrong, or not for this part of the cloud."""
+
+
 class NoPermission(SourceFault):
     """The key may not make this call."""
 
@@ -65,6 +71,10 @@ class BadAnswer(SourceFault):
 
 class TruncatedPage(BadAnswer):
     """An answer is cut and there is no way to read on."""
+
+
+class StaleToken(BadAnswer):
+    """The place at which a fetch stopped is no longer known, or is one of another fetch."""
 
 
 class RequestsRefused(SourceFault):
