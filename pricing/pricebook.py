@@ -1,0 +1,170 @@
+"""The price book: one SQLite file (`prices.db`) that keeps every published price with its history.
+
+Invariant: a `put` is one transaction: all of its good rows and the notes on the others, or nothing. A price that does not
+look right never replaces a good one. Several programs may use the book at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from pricing import pricebook_schema as schema
+from pricing.calendar import milliseconds
+from pricing.ledger_faults import is_busy
+from pricing.plausible import Judge
+from pricing.pricebook_faults import translated
+from pricing.pricebook_read import Age, HeldBack, Questions, Refreshed
+from pricing.pricebook_rows import Kept, Key
+from pricing.pricebook_write import Put, PutResult
+from pricing.prices import Price
+
+__all__ = ["Age", "HeldBack", "Kept", "Key", "PriceBook", "PutResult", "Refreshed", "Shelf"]
+
+TIMEOUT_SECONDS = 10.0
+
+
+class PriceBook(Questions):
+    """Use `open`; close it, or use it as a context manager. Safe to use from several threads."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self._lock = threading.RLock()
+        self._judge: Judge | None = None
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> PriceBook:
+        """Opens the book, or makes one where there is none; `:memory:` is allowed.
+
+        Raises PriceBookTooNew, PriceBookLocked (busy longer than the timeout), PriceBookDamaged, PriceBookFull or
+        PriceBookError.
+        """
+        with translated(str(path), timeout_seconds):
+            connection = sqlite3.connect(path, timeout=timeout_seconds, isolation_level=None, check_same_thread=False)
+            try:
+                _prepare(connection, str(path), time.monotonic() + timeout_seconds)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(connection, os.fspath(path))
+
+    def __enter__(self) -> PriceBook:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; a second time does nothing."""
+        with self._lock:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: all of it, or (on any error) nothing."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock, translated(self.path):
+            if self._connection.in_transaction:
+                yield self._connection
+                return
+            self._connection.execute(begin)
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        self._connection.execute("ROLLBACK")
+                raise
+
+    def put(self, prices: Iterable[Price], now: datetime, *, judge: Judge | None = None, accept: bool = False) -> PutResult:
+        """Takes prices in any order; what does not look right is refused or held back with a sentence.
+
+        `accept` takes what would be held back. The same prices again change nothing but the time of their last sight.
+        """
+        if judge is None:
+            judge = self._judge = self._judge or Judge.shipped()
+        with self.writing() as connection:
+            return Put(connection, judge, milliseconds(now), accept).take(prices)
+
+    def keep_resume(self, cloud: str, wanted: str, token: str | None, now: datetime) -> None:
+        """Notes where a refresh stands; None: it is done."""
+        with self.writing() as connection:
+            connection.execute("DELETE FROM sweeps WHERE cloud = ? AND wanted = ?", (cloud, wanted))
+            if token is not None:
+                connection.execute("INSERT INTO sweeps VALUES (?, ?, ?, ?)", (cloud, wanted, token, milliseconds(now)))
+
+    def note_refresh(self, done: Refreshed) -> None:
+        """Keeps how a refresh ended."""
+        with self.writing() as connection:
+            connection.execute(
+                "INSERT INTO refreshes (cloud, at_ms, new, changed, unchanged, refused, outcome, fault)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (done.cloud, milliseconds(done.at), *done[2:]),
+            )
+
+    def check(self) -> list[str]:
+        """One sentence per fault of the file; empty when it is whole."""
+        with self.reading() as connection:
+            found = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
+        return [] if found == ["ok"] else [f"{self.path}: {text}" for text in found]
+
+
+class Shelf(Questions):
+    """A book that is opened for each question and closed after it, so that a catalog may hold one for ever."""
+
+    def __init__(self, path: str | Path) -> None:
+        """PriceBookError when there is a file and it cannot be used as a book."""
+        self.path = os.fspath(path)
+        with self.reading():
+            pass
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with PriceBook.open(self.path) as book, book.reading() as connection:
+            yield connection
+
+
+def _prepare(connection: sqlite3.Connection, path: str, deadline: float) -> None:
+    """Checks what the file is, and brings it to the newest schema."""
+    found = schema.version(connection, path)
+    if found == schema.SCHEMA_VERSION:
+        return
+    _write_ahead(connection, deadline)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if schema.version(connection, path) != schema.SCHEMA_VERSION:
+            schema.migrate(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _write_ahead(connection: sqlite3.Connection, deadline: float) -> None:
+    """Switches to WAL, which stays. SQLite does not wait for a lock here, so two programs that make a book at once must."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
