@@ -307,9 +307,10 @@ def test_a_reclaimed_training_saves_waits_and_goes_on_when_the_notice_is_withdra
         run.reaches(4, told((node, id)))
         goes = datetime.now(UTC) + timedelta(seconds=120)
         cloud.values["spot/instance-action"] = json.dumps({"action": "terminate", "time": f"{goes:%Y-%m-%dT%H:%M:%SZ}"})
-        job = wait_for(lambda: one if (one := node.job(id))["state"] == "queued" else None, SLOW, told((node, id)))
-        assert job["cause"] == "spot_reclaim", job
-        assert job["reason"] == f"waits: aws takes this node away at {goes:%H:%M:%S} UTC"
+        wait_for(lambda: node.job(id)["state"] == "queued", SLOW, told((node, id)))
+        reason = f"waits: aws takes this node away at {goes:%H:%M:%S} UTC"
+        job = wait_for(lambda: one if (one := node.job(id)).get("reason") == reason else None, 30, told((node, id)))
+        assert (job["state"], job["cause"]) == ("queued", "spot_reclaim"), job
         (attempt,) = job["attempts"]
         assert attempt["cause"] == "spot_reclaim" and "EC2 takes this spot node back" in attempt["evidence"]
         assert run.column("handled") == [0] and run.column("saved") == [3, 5]
