@@ -1,6 +1,7 @@
-"""Reports in files and on the screen, one module per format: csv, json, text.
+"""Reports in files and on the screen, one module per format: csv, focus, html, json, markdown, parquet, text.
 
-Invariant: all formats show the same rounded cells, and a file is there whole or not at all.
+Invariant: all formats show the same rounded cells, and a file is there whole or not at all. `focus` has a module of its
+own way (`pricing.reports.focus`): its rows are charges, not the rows of a report.
 """
 
 from __future__ import annotations
@@ -8,45 +9,66 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import IO, BinaryIO, TextIO
 
 from pricing.errors import PricingError, ReportError
-from pricing.report import Report
-from pricing.reports import csv, json, text
+from pricing.reports import csv, html, json, markdown, parquet, text
+from pricing.reports.pages import Source
 
-FORMATS: Mapping[str, Callable[[Report, TextIO], None]] = {"text": text.write, "csv": csv.write, "json": json.write}
+FORMATS: Mapping[str, Callable[[Source, TextIO], None]] = {
+    "text": text.write, "csv": csv.write, "json": json.write, "html": html.write, "markdown": markdown.write,
+}  # fmt: skip
+BINARY: Mapping[str, Callable[[Source, BinaryIO], None]] = {"parquet": parquet.write}
 
 
-def write(report: Report, stream: TextIO, format: str) -> None:
-    """Writes `report` to an open text stream. ReportError for a format that does not exist."""
+def write(source: Source, stream: TextIO, format: str) -> None:
+    """Writes a report to an open text stream. ReportError for a format that does not exist, or is no text."""
+    if format in BINARY:
+        raise ReportError(f"{format} is no text: give a file with --out.")
     if format not in FORMATS:
-        raise ReportError(f"'{format}' is no report format: use {', '.join(FORMATS)}.")
-    FORMATS[format](report, stream)
+        raise ReportError(f"'{format}' is no report format: use {', '.join((*FORMATS, *BINARY))}.")
+    FORMATS[format](source, stream)
 
 
-def write_file(report: Report, path: str | Path, format: str) -> None:
-    """Writes a file beside `path` and renames it there, so that a crash or a full disk leaves the old one whole.
+def write_file(source: Source, path: str | Path, format: str) -> None:
+    """Writes a file, whole or not at all (see `replaced`). PricingError when it cannot be written."""
+    with replaced(path, binary=format in BINARY) as stream:
+        if format in BINARY:
+            BINARY[format](source, stream)  # type: ignore[arg-type]
+        else:
+            write(source, stream, format)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def replaced(path: str | Path, *, binary: bool = False) -> Iterator[IO[str] | IO[bytes]]:
+    """A stream to a file beside `path` that is renamed there at the end: a crash or a full disk leaves the old one whole.
 
     What is no ordinary file (a device, a pipe) is written to directly. PricingError when it cannot be written.
     """
     target = Path(os.path.realpath(path))
     try:
         if target.exists() and not target.is_file():
-            with target.open("w", encoding="utf-8", newline="") as stream:
-                write(report, stream, format)
+            with _opened(target, binary) as stream:
+                yield stream
         else:
-            _replace(report, target, format)
+            with _beside(target, binary) as stream:
+                yield stream
     except OSError as error:
         raise PricingError(f"{path}: the report cannot be written ({_reason(error)}); no half of it was left.") from None
 
 
-def _replace(report: Report, target: Path, format: str) -> None:
+def _opened(path: Path, binary: bool) -> IO[str] | IO[bytes]:
+    return path.open("wb") if binary else path.open("w", encoding="utf-8", newline="")
+
+
+@contextlib.contextmanager
+def _beside(target: Path, binary: bool) -> Iterator[IO[str] | IO[bytes]]:
     beside = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
     try:
-        with beside.open("w", encoding="utf-8", newline="") as stream:
-            write(report, stream, format)
+        with _opened(beside, binary) as stream:
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(beside, target)

@@ -2,7 +2,8 @@
 
 Invariant: a text cell never starts a formula in a spreadsheet. One that begins with = + - @, a tab or a carriage return
 gets an apostrophe in front, which spreadsheets take as "this is text"; the JSON format keeps the text as it was.
-What is not known is an empty cell.
+What is not known is an empty cell. With a byte-order mark (`bom`), Excel reads the file as UTF-8 wherever it is opened;
+pandas and every `utf-8-sig` reader drop the mark, so it is written only where it is asked for.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import csv
 from typing import TextIO
 
-from pricing.report import Report
-from pricing.reports.table import Cell, table
+from pricing.reports.pages import Source, tables
+from pricing.reports.table import Cell
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write(report: Report, stream: TextIO) -> None:
-    """Writes the rows of `report`."""
-    shown = table(report)
+def write(source: Source, stream: TextIO, *, bom: bool = False) -> None:
+    """Writes the rows, piece by piece."""
+    if bom:
+        stream.write("\ufeff")
     writer = csv.writer(stream)  # lines end in CR LF: only then does it quote a lone carriage return in a cell
-    writer.writerow([_text(name) for name in shown.columns])
-    writer.writerows([_cell(row[name]) for name in shown.columns] for row in shown.rows)
+    for place, shown in enumerate(tables(source)):
+        if not place:
+            writer.writerow([_text(name) for name in shown.columns])
+        writer.writerows([_cell(row[name]) for name in shown.columns] for row in shown.rows)
 
 
 def _cell(cell: Cell) -> str:

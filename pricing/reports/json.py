@@ -10,30 +10,32 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TextIO
 
-from pricing.report import Report
-from pricing.reports.table import MEASURES, Cell, table
+from pricing.reports.pages import Source, head_of, whole
+from pricing.reports.table import MEASURES, Cell
 
 
-def write(report: Report, stream: TextIO) -> None:
-    """Writes `{"from", "to", "timezone", "currency", "group_by", "rows", "totals", "complete", "unpriced", "missing"}`."""
-    json.dump(document(report), stream, indent=2)
+def write(source: Source, stream: TextIO) -> None:
+    """Writes `{"from", "to", "timezone", "currency", "group_by", "rows", "totals", "complete", "unpriced",
+    "missing", "notes"}`."""
+    json.dump(document(source), stream, indent=2)
     stream.write("\n")
 
 
-def document(report: Report) -> dict[str, object]:
+def document(source: Source) -> dict[str, object]:
     """The same as an object."""
-    shown = table(report)
+    shown, report = whole(source), head_of(source)
     return {
         "from": _utc(report.start),
         "to": _utc(report.end),
         "timezone": report.tz,
         "currency": report.currency,
-        "group_by": list(report.group_by),
+        "group_by": list(shown.group_by),
         "rows": [_record(row) for row in shown.rows],
         "totals": _record(shown.totals),
         "complete": report.complete,
         "unpriced": list(report.unpriced),
         "missing": list(report.missing),
+        "notes": list(report.notes),
     }
 
 

@@ -11,7 +11,8 @@ from decimal import Decimal
 from typing import TextIO
 
 from pricing.report import Report
-from pricing.reports.table import Cell, Table, table
+from pricing.reports.pages import Source, head_of, whole
+from pricing.reports.table import Cell, Table
 
 _TITLES = {
     "gpu_hours": "GPU-HOURS",
@@ -26,16 +27,16 @@ UNKNOWN = "–"
 PARTLY = "*"
 
 
-def write(report: Report, stream: TextIO) -> None:
+def write(source: Source, stream: TextIO) -> None:
     """Writes the table; a cost with `*` leaves out time that has no price."""
-    shown = table(report)
-    names = [*report.group_by, *_TITLES]
-    lines = [[clean(name).upper() for name in report.group_by] + list(_TITLES.values())]
+    shown, report = whole(source), head_of(source)
+    names = [*shown.group_by, *_TITLES]
+    lines = [[clean(name).upper() for name in shown.group_by] + list(_TITLES.values())]
     lines += [_line(names, row) for row in shown.rows]
     lines.append(_totals(names, shown))
     widths = [max(width(line[place]) for line in lines) for place in range(len(names))]
     rule = "  ".join("─" * wide for wide in widths)
-    printed = [_aligned(line, widths, len(report.group_by)) for line in lines]
+    printed = [_aligned(line, widths, len(shown.group_by)) for line in lines]
     body = [printed[0], *printed[1:-1], rule, printed[-1]]
     stream.write("\n".join([*body, *_notes(report)]) + "\n")
 
