@@ -82,7 +82,7 @@ def _answered(error: object, what: str, region: str) -> Verdict:
     if code in REFUSED:
         return Verdict(
             RefusedCredentials(
-                f"AWS does not accept the key ({code}, {what}): it is wrong, of another partition, or {region} is not enabled for the account."
+                f"AWS does not accept the key ({code}, {what}): it is wrong, of another partition, or {region} is not enabled."
             )
         )
     if code in FORBIDDEN:

@@ -7,6 +7,7 @@ capacity reservations are other products. A price that is not told in exactly on
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ class Reading(NamedTuple):
 Found = tuple[list[Price], list[Skipped]]
 
 
-def read_products(texts: list[str], reading: Reading) -> Found:
+def read_products(texts: Sequence[str | dict[str, Any]], reading: Reading) -> Found:
     """The prices of one page, and what was left out."""
     prices: list[Price] = []
     skipped: list[Skipped] = []

@@ -37,6 +37,9 @@ class Tokens(NamedTuple):
     told: str = "NextToken"
 
 
+NEXT_TOKEN = Tokens()
+
+
 class Page(NamedTuple):
     """One answer, and the token of the next; None at the end."""
 
@@ -128,7 +131,7 @@ class AwsSession:
         client: Any,
         operation: str,
         arguments: Answer,
-        tokens: Tokens = Tokens(),
+        tokens: Tokens = NEXT_TOKEN,
         start: str | None = None,
         before: Callable[[], None] | None = None,
     ) -> Iterator[Page]:

@@ -16,7 +16,7 @@ PAGE = 100
 MIB = 1 << 20
 GB = 10**9
 SOURCE = "aws ec2 describe-instance-types"
-MODELS = {"RTX PRO Server 6000": "RTX PRO 6000"}
+MODELS = {"RTX PRO Server 6000": "RTX PRO 6000", "Gaudi HL-205": "Gaudi"}
 """Names of EC2 for GPUs that the tables have under their makers' name."""
 
 

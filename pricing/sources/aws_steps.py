@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pricing.prices import Price
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     """What one page gave."""
 
     prices: list[Price]
-    skipped: list[Skipped] = []
+    skipped: Sequence[Skipped] = ()
     mark: Mark = None
     """Where to go on after it; None: the step is done."""
 
