@@ -16,13 +16,13 @@ from typing import NamedTuple
 from pricing.calendar import instant, milliseconds
 from pricing.market_read import Reading, read_history
 from pricing.market_rows import Fetch, SeriesKey, read_rows
-from pricing.market_steps import NOTHING, Conflict, Mean, StepFunction, Value, overlay
-from pricing.market_traces import AVAILABLE, UNAVAILABLE, UNKNOWN, Hazard, Run, Trace, hazard, stitched_ticks
+from pricing.market_steps import NOTHING, Conflict, Mean, StepFunction, Value, conflict_hours, overlay
+from pricing.market_traces import AVAILABLE, UNAVAILABLE, UNKNOWN, Hazard, Run, Trace, hazard, steps_hazard, stitched_ticks
 from pricing.market_traps import Trap, summary, trap
 
 __all__ = [
-    "AVAILABLE", "UNAVAILABLE", "UNKNOWN", "Conflict", "Fetch", "Gap", "Hazard", "History", "Market", "Mean", "Reading", "Run",
-    "SeriesKey", "StepFunction", "Trace", "Trap", "hazard", "read_history", "read_rows", "stitched_ticks", "summary",
+    "AVAILABLE", "EMPTY", "UNAVAILABLE", "UNKNOWN", "Conflict", "Fetch", "Gap", "Hazard", "History", "Market", "Mean", "Reading", "Run",
+    "SeriesKey", "StepFunction", "Trace", "Trap", "availability_history", "hazard", "read_history", "read_rows", "steps_hazard", "stitched_ticks", "summary", "trace_prices",
 ]  # fmt: skip
 
 
@@ -95,6 +95,10 @@ class Market(Mapping[SeriesKey, History]):
     def __len__(self) -> int:
         return len(self._histories)
 
+    def gaps(self) -> list[tuple[SeriesKey, Gap]]:
+        """Every gap between the first and the last moment that is known of a series."""
+        return [(key, gap) for key, history in self.items() for gap in history.gaps(history.start, history.end)]
+
     def find(self, instance_type: str | None = None, zone: str | None = None, product: str | None = None) -> list[SeriesKey]:
         """The keys that match what is given."""
         wanted = (zone, instance_type, product)
@@ -117,7 +121,7 @@ def _content(steps: StepFunction) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _contradiction(key: SeriesKey, conflicts: list[Conflict]) -> str:
-    hours = sum(one.ends_ms - one.starts_ms for one in conflicts) / 3_600_000
+    hours = float(conflict_hours(conflicts))
     first = min(conflicts, key=lambda one: one.starts_ms)
     return (
         f"the price of {key.instance_type} in {key.zone} is told differently by other sources for {hours:,.1f} hours, first at "
@@ -147,7 +151,7 @@ def _dated(traces: Iterable[Trace], steps_of, what: str) -> tuple[dict[str, Step
         windows.sort(key=lambda one: (-(one.start_ms or 0), one.file))
         whole[place], conflicts = overlay([steps_of(window) for window in windows])
         if conflicts:
-            hours = sum(one.ends_ms - one.starts_ms for one in conflicts) / 3_600_000
+            hours = float(conflict_hours(conflicts))
             text = f"the {what} of {place} is told differently by other windows for {hours:,.1f} hours; the later one stands."
             traps.append(trap("conflict", windows[0].file, None, text))
     return whole, traps

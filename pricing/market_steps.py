@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 Value = Decimal | int | None
@@ -152,8 +152,8 @@ class StepFunction:
     def _sum(self) -> None:
         places = max((_places(value) for value in self.values), default=0)
         scale = self._scale = 10**places
-        ends = (*self.starts_ms[1:], self.end_ms)
-        lengths = [end - start for start, end in zip(self.starts_ms, ends, strict=True)]
+        edges = (*self.starts_ms, self.end_ms)
+        lengths = [end - start for start, end in pairwise(edges)]
         scaled = [0 if value is None else _scaled(value, scale) for value in self.values]
         self._areas = list(accumulate((v * n for v, n in zip(scaled, lengths, strict=True)), initial=0))
         known = (0 if value is None else length for value, length in zip(self.values, lengths, strict=True))
@@ -176,11 +176,23 @@ NOTHING = StepFunction((), 0)
 
 def overlay(parts: Sequence[StepFunction]) -> tuple[StepFunction, list[Conflict]]:
     """At each moment the value of the first part that knows one, and where a later part says otherwise."""
-    whole, conflicts = NOTHING, []
-    for part in parts:
-        whole, found = _laid_under(whole, part)
-        conflicts += found
-    return whole, conflicts
+    if len(parts) < 2:
+        return (parts[0] if parts else NOTHING), []
+    middle = len(parts) // 2  # halves: windows of a long history are cut together a few times, not all over and over
+    top, above = overlay(parts[:middle])
+    below, beneath = overlay(parts[middle:])
+    whole, between = _laid_under(top, below)
+    return whole, [*above, *beneath, *between]
+
+
+def conflict_hours(conflicts: Sequence[Conflict]) -> Fraction:
+    """How long something is contradicted, each moment once."""
+    total, until = 0, None
+    for one in sorted(conflicts):
+        begin = one.starts_ms if until is None else max(one.starts_ms, until)
+        total += max(0, one.ends_ms - begin)
+        until = one.ends_ms if until is None else max(until, one.ends_ms)
+    return Fraction(total, 3_600_000)
 
 
 def _laid_under(top: StepFunction, below: StepFunction) -> tuple[StepFunction, list[Conflict]]:
@@ -191,7 +203,7 @@ def _laid_under(top: StepFunction, below: StepFunction) -> tuple[StepFunction, l
     edges = sorted({*top.starts_ms, top.end_ms, *below.starts_ms, below.end_ms})
     points: list[tuple[int, Value]] = []
     conflicts: list[Conflict] = []
-    for at, until in zip(edges, edges[1:], strict=False):
+    for at, until in pairwise(edges):
         kept, other = top.at(at), below.at(at)
         points.append((at, other if kept is None else kept))
         if kept is not None and other is not None and kept != other:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from pricing.calendar import milliseconds
@@ -99,8 +99,12 @@ class Trace:
     def _steps(self, values: Sequence[Decimal | int | None]) -> StepFunction:
         if self.start_ms is None:
             return StepFunction((), 0)
-        moments = [self.start_ms + round(tick * self.gap_seconds * 1000) for tick in range(len(values) + 1)]
-        return StepFunction(zip(moments, values, strict=False), moments[-1])
+        gap_ms, ticks = self.gap_seconds * 1000, len(values)
+        if gap_ms.denominator == 1:
+            moments = range(self.start_ms, self.start_ms + ticks * int(gap_ms), int(gap_ms))
+        else:
+            moments = [self.start_ms + round(tick * gap_ms) for tick in range(ticks)]
+        return StepFunction(zip(moments, values, strict=True), self.start_ms + round(ticks * gap_ms))
 
 
 def hazard(traces: Iterable[Trace]) -> Hazard:
@@ -111,6 +115,20 @@ def hazard(traces: Iterable[Trace]) -> Hazard:
         interruptions += trace.states.count(bytes((AVAILABLE, UNAVAILABLE)))
         censored += sum(run.censored for run in trace.runs() if run.state == AVAILABLE)
     return Hazard(interruptions, hours, censored)
+
+
+def steps_hazard(steps: StepFunction) -> Hazard:
+    """Of availability over time (1 and 0): `Trace.availability_steps`, or several of them stitched."""
+    interruptions, censored, hours, before = 0, 0, 0, None
+    pieces = [*steps.pieces(steps.start_ms, steps.end_ms), None]
+    for piece, after in pairwise(pieces):
+        if piece is not None and piece.value == AVAILABLE:
+            hours += piece.ends_ms - piece.starts_ms
+            ended = after is not None and after.value == UNAVAILABLE
+            interruptions += ended
+            censored += before is None or not ended
+        before = piece.value if piece is not None else None
+    return Hazard(interruptions, Fraction(hours, 3_600_000), censored)
 
 
 def stitched_ticks(traces: Iterable[Trace]) -> tuple[list[Trace], list[Trap]]:
@@ -147,7 +165,9 @@ def _joined(windows: list[Trace], traps: list[Trap]) -> Trace:
     for tick in contradicted:
         states[tick] = UNKNOWN
     if contradicted:
-        text = f"{len(contradicted):,} ticks of {windows[0].place} are told differently by other windows; they count as unknown."
+        text = (
+            f"{len(contradicted):,} ticks of {windows[0].place} are told differently by other windows; they count as unknown."
+        )
         traps.append(trap("conflict", windows[0].file, None, text))
     return replace(windows[0], states=bytes(states), prices=None)
 
