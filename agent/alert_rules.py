@@ -116,8 +116,9 @@ def host_findings(host: Host, limits: Thresholds) -> Iterator[Finding]:
 
 
 def users_of(gpu: Gpu) -> tuple[str, ...]:
-    """The users whose processes hold the GPU; empty where the driver does not tell."""
-    return tuple(sorted({one.user for one in claimants(gpu.processes or ()) if one.user is not None}))
+    """The users whose processes or jobs hold the GPU; empty where the driver does not tell."""
+    parties = (*claimants(gpu.processes or ()), *gpu.allocations)
+    return tuple(sorted({one.user for one in parties if one.user is not None}))
 
 
 def lost(gpu: Gpu, limits: Thresholds, holders: tuple[str, ...]) -> Finding:
@@ -146,22 +147,26 @@ def idle_held(gpu: Gpu, limits: Thresholds) -> Finding:
     def describe(seconds: float) -> Texts:
         who = _and(users) if users else "processes whose user is not known"
         return Texts(
-            f"{_name(gpu)} is held by {who} ({_process(workers)}) but was less than {_percent(limits.held_idle_ratio)} busy for "
+            f"{_name(gpu)} is held by {who} ({_process(workers) if workers else _jobs(gpu)}) but was less than {_percent(limits.held_idle_ratio)} busy for "
             f"{_for(seconds)}: end what is not needed, or let others share the GPU.",
             _percent(busy), f"under {_percent(limits.held_idle_ratio)} for {_for(limits.held_idle_seconds)}",
         )  # fmt: skip
 
     return Finding(
-        "gpu_idle_held", gpu.uuid, _idle_level(gpu, bool(workers), limits), describe, "warning", limits.held_idle_seconds,
+        "gpu_idle_held", gpu.uuid, _idle_level(gpu, bool(workers or gpu.allocations), limits), describe, "warning", limits.held_idle_seconds,
         gpu=gpu.uuid, holders=users, follows_holders=True,
     )  # fmt: skip
+
+
+def _jobs(gpu: Gpu) -> str:
+    return "job " + ", ".join(one.job for one in gpu.allocations)
 
 
 def _idle_level(gpu: Gpu, held: bool, limits: Thresholds) -> Level:
     """A display server alone does not hold a GPU for this rule."""
     if gpu.processes is not None and not held:
         return Level.BELOW
-    if gpu.processes is None or gpu.utilization_ratio is None:
+    if not held or gpu.utilization_ratio is None:
         return Level.UNKNOWN
     if gpu.utilization_ratio < limits.held_idle_ratio:
         return Level.ABOVE

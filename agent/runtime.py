@@ -11,8 +11,9 @@ import asyncio
 import sqlite3
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from agent.jobs.actor import Actor
     from agent.jobs.manager import JobManager
     from agent.meter import Meter
+    from agent.meter_claims import Claim
 
 KEPT_SAMPLES = 8
 """How many unread samples wait for one listener."""
@@ -107,6 +109,15 @@ class Subscription:
         return self._samples.popleft()
 
 
+def _given(gpu: wire.Gpu, claims: Mapping[str, tuple[Claim, ...]]) -> wire.Gpu:
+    """The GPU with the jobs that have it."""
+    found = claims.get(gpu.uuid)
+    if not found:
+        return gpu
+    parts = (wire.GpuAllocation(job=one.job, user=one.user, project=one.project, share=Decimal(one.share).scaleb(-6)) for one in found)
+    return msgspec.structs.replace(gpu, allocations=tuple(parts))
+
+
 class NodeAgent:
     """The newest state of one node, and its listeners. `token` None: no token is asked for."""
 
@@ -173,6 +184,8 @@ class NodeAgent:
 
     def step(self, sample: wire.Sample) -> None:
         """Takes one sample. A meter that cannot write is reported in the sample and in `/healthz`; the rest goes on."""
+        if self.jobs is not None and (claims := self.jobs.claims()):
+            sample = msgspec.structs.replace(sample, gpus=tuple(_given(gpu, claims) for gpu in sample.gpus))
         self._observe(sample)
         if self.meter_error is not None:
             report = wire.SensorReport(name=METER_REPORT, ok=False, taken_at=sample.taken_at, error=self.meter_error)

@@ -29,11 +29,10 @@ class GpuUse(msgspec.Struct, frozen=True):
 
 
 def gpu_use(gpu: wire.Gpu) -> GpuUse:
-    """Derives holders from the GPU's process list."""
-    if gpu.processes is None:
-        return GpuUse(gpu, (), None)
-    users = sorted({process.user or "?" for process in gpu.processes})
-    return GpuUse(gpu, tuple(users), bool(gpu.processes))
+    """Derives holders from the GPU's processes, and from the jobs that have it."""
+    users = {process.user or "?" for process in gpu.processes or ()}
+    users |= {one.user or "?" for one in gpu.allocations}
+    return GpuUse(gpu, tuple(sorted(users)), gpu.held)
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +55,10 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
         busy, power = 0.0, None
         for gpu in gpus:
             is_lost = gpu.state == "lost"
-            processes = gpu.processes
+            processes, given = gpu.processes, bool(gpu.allocations)
             lost += is_lost
-            held += bool(processes)
-            wasted += is_lost or (processes is not None and not processes)
+            held += given or bool(processes)
+            wasted += is_lost or (not given and processes is not None and not processes)
             if (ratio := gpu.utilization_ratio) is not None:
                 busy, known = busy + ratio, known + 1
             if gpu.memory_total_bytes and (memory := gpu.memory_used_bytes) is not None:

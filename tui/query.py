@@ -121,7 +121,7 @@ def texts(node: NodeView, key: str, now: float) -> list[str]:
         case "user":
             return list(node.users)
         case "project":
-            return [p.project for use in node.uses for p in use.gpu.processes or () if p.project]
+            return [p.project for gpu in node.gpus for p in (*(gpu.processes or ()), *gpu.allocations) if p.project]
         case "tag":
             return [f"{k}={v}" for k, v in all_tags(node).items()]
         case "alert":

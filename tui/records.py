@@ -64,6 +64,7 @@ def gpu_record(view: NodeView, use: GpuUse) -> dict[str, Any]:
     record = _filled(use.gpu)
     processes = use.gpu.processes
     record["processes"] = None if processes is None else [_filled(process) for process in processes]
+    record["allocations"] = [_filled(one) for one in use.gpu.allocations]
     record["held"] = use.held
     record["usd_per_hour"] = money(gpu_usd_per_hour(GpuRow(view, use)))
     return record

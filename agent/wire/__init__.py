@@ -44,6 +44,7 @@ from agent.wire.jobs import PlanStep as PlanStep
 from agent.wire.jobs import Uploaded as Uploaded
 from agent.wire.node import Filesystem as Filesystem
 from agent.wire.node import Gpu as Gpu
+from agent.wire.node import GpuAllocation as GpuAllocation
 from agent.wire.node import GpuInventory as GpuInventory
 from agent.wire.node import GpuState as GpuState
 from agent.wire.node import History as History

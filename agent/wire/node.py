@@ -97,6 +97,15 @@ class Process(Message, kw_only=True):
     """False when the pid cannot be resolved here (another pid namespace, or it just ended): it must never be signalled."""
 
 
+class GpuAllocation(Message, kw_only=True):
+    """A job that has a GPU, or a share of it, whether or not a process of it uses it now."""
+
+    job: str
+    user: str | None = None
+    project: str | None = None
+    share: Decimal
+
+
 class Gpu(Message, kw_only=True):
     """One GPU at one moment. A lost GPU keeps its index, uuid and model; its readings are absent and `reason` says why."""
 
@@ -138,6 +147,15 @@ class Gpu(Message, kw_only=True):
     """None: the driver does not tell; an empty tuple: no process holds this GPU."""
     unsupported: tuple[str, ...] = ()
     """Names of fields that the driver says it does not support."""
+    allocations: tuple[GpuAllocation, ...] = ()
+    """Jobs of this agent that have it; together at most 1."""
+
+    @property
+    def held(self) -> bool | None:
+        """Whether somebody has it: a process, or a job that it was given to; None: the driver does not tell."""
+        if self.allocations:
+            return True
+        return None if self.processes is None else bool(self.processes)
 
 
 THROTTLE_REASONS: dict[int, str] = {

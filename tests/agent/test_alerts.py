@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import msgspec
 import pytest
 
@@ -36,6 +38,16 @@ def test_a_gpu_held_and_idle_for_ten_minutes_fires_once_with_its_reading_and_cos
         "end what is not needed, or let others share the GPU."
     )
     assert watch.see(10, idle(), gpu(1)) == [] and watch.engine.active() == (alert,)
+
+
+def test_a_gpu_that_a_job_has_and_does_not_use_is_named_with_the_job() -> None:
+    given = wire.GpuAllocation(job="abc123", user="ann", share=Decimal(1))
+    unused = msgspec.structs.replace(gpu(0, utilization_ratio=0.0), processes=(), allocations=(given,))
+    watch = Watch()
+    watch.keep(590, unused)
+    (alert,) = watch.see(20, unused)
+    assert alert.rule == "gpu_idle_held" and alert.holders == ("ann",)
+    assert "held by ann (job abc123) but was less than 20 % busy" in alert.message
 
 
 def test_one_busy_reading_begins_the_ten_minutes_anew() -> None:

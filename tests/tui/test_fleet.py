@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 import msgspec
@@ -51,6 +52,13 @@ def test_the_same_error_again_is_no_change() -> None:
 def test_idle_money_is_the_part_of_gpus_that_nobody_holds_or_that_are_lost() -> None:
     view = one((gpu(0), idle_gpu(1), lost_gpu(2)), instance_type="x", usd_per_hour="10")
     assert view.idle_usd_per_hour == Fraction(20, 3)
+
+
+def test_a_gpu_that_a_job_has_is_held_and_not_idle_though_no_process_uses_it() -> None:
+    given = wire.GpuAllocation(job="abc123", user="ada", project="vision", share=Decimal("0.5"))
+    view = one((msgspec.structs.replace(idle_gpu(0), allocations=(given,)), idle_gpu(1)))
+    assert [(use.held, use.wasted, use.users) for use in view.uses] == [(True, False, ("ada",)), (False, True, ())]
+    assert (view.use.held, view.use.wasted) == (1, 1)
 
 
 def test_a_gpu_whose_holders_the_driver_does_not_tell_is_not_idle() -> None:

@@ -45,13 +45,12 @@ def state_style(use: GpuUse, dim: bool = False) -> str:
 
 def holders_text(use: GpuUse) -> str:
     """Who holds it: `ada · vision · job 4711`, or `nobody`."""
-    processes = use.gpu.processes
-    if processes is None:
+    if use.held is None:
         return "holder not known"
-    if not processes:
+    if not use.held:
         return "nobody"
     users = ", ".join(use.users)
-    projects = ", ".join(sorted({p.project for p in processes if p.project}))
+    projects = ", ".join(sorted({p.project for p in (*(use.gpu.processes or ()), *use.gpu.allocations) if p.project}))
     return fmt.clean(" · ".join(part for part in (users, projects) if part))
 
 
