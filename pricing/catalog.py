@@ -6,18 +6,24 @@ and is never the cheapest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from pricing import quotes
+from pricing import quotes, zones
+from pricing.errors import PriceBookError
 from pricing.instances import InstanceType, Kind, name_key, read_instances
 from pricing.lookup import SET_PRICE, Asked, Table, did_you_mean, look_up, region_key
+from pricing.money import PerHour
 from pricing.offers import PURCHASES, Offer, order, read_offers
 from pricing.quotes import OnPremises, Quote
+
+if TYPE_CHECKING:
+    from pricing.overlay import Book, History
 
 __all__ = ["CLOUDS", "PURCHASES", "Catalog", "InstanceType", "Kind", "Offer", "OnPremises", "Quote"]
 
@@ -26,11 +32,20 @@ SNAPSHOT = Path(__file__).parent / "snapshot"
 
 
 class Catalog:
-    """The price tables of one folder, each read when first asked for. CatalogError when one is damaged."""
+    """The price tables of one folder, each read when first asked for. CatalogError when one is damaged.
+
+    `embedded` is what ships; `with_book` lays the newer prices of a price book over it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._tables: dict[str, Table] = {}
+        self._shipped: Catalog | None = None
+        self._book: Book | None = None
+        self._now: datetime | None = None
+        self._histories: dict[str, History] = {}
+        self.problem: str | None = None
+        """One sentence: why the price book could not be read, so that only what ships serves."""
         # a fleet asks the same question every second, and the search for near names is slow
         self._found = lru_cache(maxsize=4096)(self._look_up)
 
@@ -39,6 +54,15 @@ class Catalog:
     def embedded(cls) -> Self:
         """The prices that ship with the program; the same object each time."""
         return cls(SNAPSHOT)
+
+    def with_book(self, book: Book, now: datetime | None = None) -> Catalog:
+        """These prices, and over them the newer ones of a price book; `now` None: as of the book's last sight.
+
+        The book is asked when a price is first wanted: what is put into it later needs another catalog.
+        """
+        laid = type(self)(self._folder)
+        laid._shipped, laid._book, laid._now = self, book, now
+        return laid
 
     def offers(
         self,
@@ -90,22 +114,58 @@ class Catalog:
         purchase: str | None,
         configured_usd_per_hour: str | Decimal | None = None,
         on_premises: OnPremises | None = None,
+        *,
+        at: datetime | None = None,
     ) -> Quote:
         """What a node of this description costs per hour; what is unknown or wrong is said in `reason`, never raised.
 
-        A catalog price wins over the configured one, the configured one over an estimate. On premises the configured
+        `at`: as it was then, by the history of the price book; None: as it is now. A catalog price wins over the configured one, the configured one over an estimate. On premises the configured
         one always counts, else purchase price, years and power do.
         """
         configured = quotes.from_configuration(configured_usd_per_hour)
         cloud, zone = _clean(cloud, lower=True), _clean(zone, lower=True)
         if cloud == "on_premises" or (cloud is None and on_premises is not None):
             return configured or _owned(on_premises)
-        found = self._found(cloud, _clean(region), zone, _clean(instance_type), _clean(purchase))
+        found = self._found(cloud, _clean(region), zone, _clean(instance_type), _clean(purchase), at)
         exact = found.price is not None and not found.estimated
         return found if exact or configured is None else configured
 
-    def _look_up(
+    def steps(
+        self,
+        cloud: str,
+        region: str | None,
+        zone: str | None,
+        instance_type: str,
+        purchase: str | None,
+        start: datetime,
+        end: datetime,
+    ) -> list[tuple[datetime, PerHour | None]]:
+        """What `quote` says at each moment of [start, end): the price from each moment on, the one at `start` first."""
+        asked = (_clean(cloud, lower=True), _clean(region), _clean(zone, lower=True), _clean(instance_type), _clean(purchase))
+        steps: list[tuple[datetime, PerHour | None]] = []
+        for moment in sorted({start} | {at for at in self._moments(*asked) if start < at < end}):
+            price = self._look_up(*asked, moment).price
+            if not steps or steps[-1][1] != price:
+                steps.append((moment, price))
+        return steps
+
+    def _moments(
         self, cloud: str | None, region: str | None, zone: str | None, name: str | None, purchase: str | None
+    ) -> Iterable[datetime]:
+        if self._book is None or cloud not in CLOUDS or name is None:
+            return ()
+        place = zone if zone is not None and zones.is_aws_id(zone) else None
+        bought = (purchase or "on_demand").lower()
+        return self._history(cloud).moments(self._spelt(cloud, name), region_key(region) if region else None, place, bought)
+
+    def _look_up(
+        self,
+        cloud: str | None,
+        region: str | None,
+        zone: str | None,
+        name: str | None,
+        purchase: str | None,
+        at: datetime | None = None,
     ) -> Quote:
         if cloud is None:
             return quotes.unknown(f"No price for {name or 'this node'}: its cloud is not known; {SET_PRICE}")
@@ -114,10 +174,19 @@ class Catalog:
         if cloud not in CLOUDS:
             near = did_you_mean(cloud, (*CLOUDS, "on_premises"))
             return quotes.unknown(f"No price for {name}: no prices of cloud {cloud} are at hand{near}; {SET_PRICE}")
-        shape = self.instance(cloud, name)
-        if shape is None:
+        spelt = self._spelt(cloud, name)
+        if self.instance(cloud, name) is None and not self._table(cloud).named(spelt):
             return self._unknown_type(cloud, region or zone, name)
-        return look_up(Asked(cloud, region, zone, shape.instance_type, purchase), self._table(cloud))
+        table = self._table(cloud) if at is None or self._book is None else self._history(cloud).at(spelt, at)
+        return look_up(Asked(cloud, region, zone, spelt, purchase), table)
+
+    def _spelt(self, cloud: str, name: str) -> str:
+        """The type as its cloud writes it, as far as it is known."""
+        shape = self.instance(cloud, name)
+        if shape is not None:
+            return shape.instance_type
+        listed = self._table(cloud).named(name)
+        return listed[0].instance_type if listed else name
 
     def _unknown_type(self, cloud: str, place: str | None, name: str) -> Quote:
         what = f"No price for {name} in {place}" if place else f"No price for {name}"
@@ -140,11 +209,30 @@ class Catalog:
 
     def _table(self, cloud: str) -> Table:
         if cloud not in self._tables:
-            self._tables[cloud] = Table(cloud, read_offers(cloud, self._folder / f"{cloud}.csv"))
+            if self._shipped is None or self._book is None:
+                self._tables[cloud] = Table(cloud, read_offers(cloud, self._folder / f"{cloud}.csv"))
+            else:
+                from pricing.overlay import merged  # only a catalog with a book pays for it
+
+                try:
+                    self._tables[cloud] = merged(self._shipped._table(cloud), self._book, self._now)
+                except PriceBookError as fault:
+                    self.problem = str(fault)
+                    self._tables[cloud] = self._shipped._table(cloud)
         return self._tables[cloud]
+
+    def _history(self, cloud: str) -> History:
+        if cloud not in self._histories:
+            from pricing.overlay import History
+
+            assert self._shipped is not None and self._book is not None
+            self._histories[cloud] = History(self._shipped._table(cloud), self._table(cloud), self._book)
+        return self._histories[cloud]
 
     @cached_property
     def _shapes(self) -> dict[str, dict[str, InstanceType]]:
+        if self._shipped is not None:
+            return self._shipped._shapes
         return read_instances(self._folder / "instance_types.csv")
 
 

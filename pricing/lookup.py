@@ -66,6 +66,21 @@ class Table:
         return sorted({offer.region for offer in self.named(name) if offer.purchase == purchase and offer.price})
 
 
+class Slice(Table):
+    """Some offers of a table, in its regions and zones: a type that is not offered in one is no unknown region."""
+
+    def __init__(self, table: Table, offers: Sequence[Offer]) -> None:
+        super().__init__(table.cloud, offers)
+        self._table = table
+
+    @cached_property
+    def regions(self) -> frozenset[str]:
+        return self._table.regions
+
+    def region_of_zone(self, zone: str) -> str | None:
+        return self._table.region_of_zone(zone)
+
+
 def region_key(region: str) -> str:
     """`East US` and `eastus` are one region."""
     return "".join(region.lower().split())

@@ -5,7 +5,7 @@ Invariant: a price that is missing, empty or zero is None and sorts after every 
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +32,12 @@ class Offer(NamedTuple):
     price: PerHour | None
     """None: it is offered there, and the source tells no price."""
     as_of: date
+    """The day on which its source last said so."""
     source: str
+    valid_from: datetime | None = None
+    """UTC: since when it holds, where the source tells."""
+    estimated: bool = False
+    """It is this offer's price at another time; `source` says which."""
 
 
 def read_offers(cloud: str, path: Path) -> list[Offer]:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 from pricing.currencies import CURRENCIES
 from pricing.money import to_decimal
 from pricing.offers import PURCHASES
-from pricing.prices import INSTANCE_HOUR, UNITS, Price
 from pricing.pricebook_rows import PAYMENTS
+from pricing.prices import INSTANCE_HOUR, UNITS, Price
 from pricing.zones import is_aws_id, is_local
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pricing.calendar import instant, milliseconds
-from pricing.prices import INSTANCE_HOUR, LINUX, SHARED, Price
 from pricing.pricebook_rows import KEY_COLUMNS, PAYMENTS, ROW_COLUMNS, Kept, Key, Row, key_id, read, sources, steps_of
+from pricing.prices import INSTANCE_HOUR, LINUX, SHARED, Price
 
 # the row of each key that holds at a moment: the newest sight of the latest step that has begun
 _IN_FORCE = f"""

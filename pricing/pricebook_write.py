@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pricing.plausible import Judge, Known, Verdict
-from pricing.prices import Price
 from pricing.pricebook_read import following, in_force
 from pricing.pricebook_rows import ROW_COLUMNS, Key, Row, key_id, read, sources
+from pricing.prices import Price
 
 ON_DEMAND = "on_demand"
 

@@ -53,7 +53,7 @@ def unknown(reason: str) -> Quote:
 
 
 def from_offer(offer: Offer) -> Quote:
-    return Quote(offer.price, offer.as_of, offer.source)
+    return Quote(offer.price, offer.as_of, offer.source, estimated=offer.estimated and offer.price is not None)
 
 
 def from_configuration(configured: str | Decimal | None) -> Quote | None:
