@@ -181,14 +181,6 @@ def test_workers_that_ignore_the_signal_and_fork_away_are_gone_after_a_forced_ca
     nothing_is_left(node, id)
 
 
-def test_an_exception_of_a_recorded_training_is_in_the_evidence(node: JobAgent, run: Run) -> None:
-    id = node.submit(TORCHRUN, "--nproc-per-node", "1", *run.command(9, "--plain", "--fail-at", "2"))
-    job = ended(node, id)
-    assert job["cause"] == "exit:1"
-    assert "ValueError: the loss is not finite after step 2" in job["evidence"], job
-    nothing_is_left(node, id)
-
-
 # Two nodes
 
 
@@ -243,15 +235,23 @@ def test_where_all_are_to_stop_the_loss_of_a_node_ends_the_others(nodes: list[Jo
     nothing_is_left(nodes[0], ids[0])
 
 
-def test_a_part_whose_others_never_come_ends_by_itself(nodes: list[JobAgent], run: Run) -> None:
+def test_what_torch_says_of_a_failure_is_in_the_evidence(
+    nodes: list[JobAgent], run: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of an exception in a worker, and of a launcher whose others never come: it ends by itself."""
+    (node, other), failing = nodes, Run(tmp_path_factory.mktemp("failing"))
     ids, endpoint = reserved(nodes, run, 4, *run.command(9, "--plain"))
-    start(nodes[0], ids[0], endpoint)
-    job = ended(nodes[0], ids[0])
-    assert job["cause"] == "exit:1", job
-    assert "Rendezvous" in job["evidence"], job
+    start(node, ids[0], endpoint)
+    fails = node.submit(TORCHRUN, "--nproc-per-node", "1", *failing.command(9, "--plain", "--fail-at", "2"))
+    alone = ended(node, ids[0])
+    assert alone["cause"] == "exit:1" and "Rendezvous" in alone["evidence"], alone
     assert not run.lines("resumed")
-    nothing_is_left(nodes[0], ids[0])
-    assert nodes[1].http.delete(f"/v1/jobs/{ids[1]}").json()["state"] == "ended"
+    assert other.http.delete(f"/v1/jobs/{ids[1]}").json()["state"] == "ended"
+    failed = ended(node, fails)
+    assert failed["cause"] == "exit:1"
+    assert "ValueError: the loss is not finite after step 2" in failed["evidence"], failed
+    for id in (ids[0], fails):
+        nothing_is_left(node, id)
 
 
 # A notice of the cloud
