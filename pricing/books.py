@@ -14,7 +14,7 @@ from pricing import grouping
 from pricing.grouping import Holder
 from pricing.ledger_totals import Total
 from pricing.rates import Epoch, Rate, Rates
-from pricing.report import COST_PARTS, Row
+from pricing.report import COST_PARTS, Committed, Row
 from pricing.usage import KINDS
 
 HELD, IDLE, LOST, DOWN, HOST = range(len(KINDS))
@@ -98,7 +98,19 @@ class _Group:
         for charge in self.charges:
             costs[charge.part] += charge.cost
         first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
-        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted)
+        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, self._committed(rates))
+
+    def _committed(self, rates: Sequence[Rate]) -> tuple[Committed, ...]:
+        """By commitment, what it pays of this group."""
+        sums: dict[str, Committed] = {}
+        for place, amounts in self.costs.items():
+            for paid in rates[place].paid:
+                before, amount = sums.get(paid.commitment), sum(amounts[:PARTS])
+                cost, hours = paid.cost * amount, paid.hours * amount
+                if before is not None:
+                    cost, hours = before.cost + cost, before.node_hours + hours
+                sums[paid.commitment] = Committed(paid.commitment, cost, hours)
+        return tuple(sums.values())
 
     def _levels(self, parts: Sequence[Fraction], rates: Sequence[Rate]) -> tuple[Fraction | None, Fraction | None]:
         """List and contracted cost of the use."""

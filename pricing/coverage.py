@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 from pricing import owned, price_steps
 from pricing.ledger_merge import HOUR_MS
@@ -37,11 +38,20 @@ class Coverage:
 def apply(
     connection: sqlite3.Connection, placements: Mapping[int, Placed], sheets: Sheets, starts_ms: int, ends_ms: int
 ) -> Coverage:
-    """Sets `covered` of the sheets that commitments touch in [starts_ms, ends_ms)."""
+    """Sets `covered` and `paid` of the sheets that commitments touch in [starts_ms, ends_ms)."""
     commitments = [one for one in sheets.terms.commitments if one.starts_ms < ends_ms and one.ends_ms > starts_ms]
     if not commitments:
         return Coverage()
     return _Application(connection, placements, sheets, commitments).run(starts_ms, ends_ms)
+
+
+class _Hour(NamedTuple):
+    prices: dict[Key, Fraction | None]
+    """What a node-hour of each sheet costs."""
+    unused: dict[str, Fraction]
+    """Of each commitment."""
+    paid: dict[tuple[Key, str, str], Fraction | None]
+    """(sheet, commitment, "cost" or "hours") -> its part of one node-hour."""
 
 
 class _Application:
@@ -59,7 +69,7 @@ class _Application:
         self._of = {id: sheet for id, placed in placements.items() if (sheet := sheets.of(placed)).place is not None}
         self._parties = {id: max(1, placements[id].gpu_count) for id in self._of}
         self._edges = sorted({hour for sheet in self._of.values() for hour in sheet.changes()} | self._own_edges())
-        self._remembered: dict[Hashable, tuple[dict[Key, Fraction | None], dict[str, Fraction]]] = {}
+        self._remembered: dict[Hashable, _Hour] = {}
         self._unconverted: set[str] = set()
 
     def _own_edges(self) -> set[int]:
@@ -73,14 +83,16 @@ class _Application:
         last = -(-min(ends_ms, max(one.ends_ms for one in self._commitments)) // HOUR_MS)
         covered: defaultdict[Key, list[tuple[int, Fraction | None]]] = defaultdict(list)
         unused: defaultdict[str, list[tuple[int, Fraction | None]]] = defaultdict(list)
+        paid: defaultdict[tuple[Key, str, str], list[tuple[int, Fraction | None]]] = defaultdict(list)
         for hour, demand in self._hours(first, last):
-            prices, left = self._hour(hour, demand)
-            for points, values in ((covered, prices), (unused, left)):
+            for points, values in zip((covered, unused, paid), self._hour(hour, demand), strict=True):
                 for key, value in values.items():
                     _append(points[key], hour, value)  # type: ignore[index]
         for sheet in {sheet.key: sheet for sheet in self._of.values()}.values():
             if sheet.key in covered:
                 sheet.covered = price_steps.made(covered[sheet.key])
+        for (key, id, what), points in paid.items():
+            self._sheets.known[key].paid[id, what] = price_steps.made(points)
         return Coverage({id: price_steps.made(points) for id, points in unused.items()}, self._notes())
 
     def _hours(self, first: int, last: int) -> Iterator[tuple[int, dict[tuple[Key, int], int]]]:
@@ -102,17 +114,15 @@ class _Application:
             due = hour + 1
         yield from ((empty, {}) for empty in range(due, last))
 
-    def _hour(self, hour: int, demand: Mapping[tuple[Key, int], int]) -> tuple[dict[Key, Fraction | None], dict[str, Fraction]]:
-        """(what a node-hour of each sheet costs, unused cost of each commitment); most hours are like others."""
+    def _hour(self, hour: int, demand: Mapping[tuple[Key, int], int]) -> _Hour:
+        """Most hours are like others."""
         like = (bisect_right(self._edges, hour), frozenset(demand.items()))
         found = self._remembered.get(like)
         if found is None:
             found = self._remembered[like] = self._covered(hour, demand)
         return found
 
-    def _covered(
-        self, hour: int, demand: Mapping[tuple[Key, int], int]
-    ) -> tuple[dict[Key, Fraction | None], dict[str, Fraction]]:
+    def _covered(self, hour: int, demand: Mapping[tuple[Key, int], int]) -> _Hour:
         node_hours: defaultdict[Key, Fraction] = defaultdict(Fraction)
         for (key, parties), share_ms in demand.items():
             node_hours[key] += Fraction(share_ms, SHARE_MS_PER_HOUR * parties)
@@ -131,7 +141,12 @@ class _Application:
                 prices[key] = part.cost / amount
             else:
                 prices[key] = None if contracted is None else (part.cost + rest * contracted) / amount
-        return prices, result.unused
+        paid: dict[tuple[Key, str, str], Fraction | None] = {}
+        for key, payers in result.paid.items():
+            for id, part in payers.items():
+                paid[key, id, "cost"] = part.cost / node_hours[key]  # type: ignore[index]
+                paid[key, id, "hours"] = part.hours / node_hours[key]  # type: ignore[index]
+        return _Hour(prices, result.unused, paid)
 
     def _held(self, hour: int) -> list[tuple[Commitment, Fraction]]:
         """The commitments of an hour in the report's currency, each with the exchange rate."""

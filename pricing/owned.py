@@ -49,6 +49,8 @@ class Commitment:
     """A savings plan's own price per hour of a type; counts before `percent` and `purchase`."""
     purchase: str | None = None
     """Take a savings plan's rates from the catalog's prices of this purchase option."""
+    upfront: Fraction = Fraction(0)
+    """What of `cost_per_hour` was paid once at the start, as it was paid (of one instance)."""
 
     def matches(self, place: Place) -> bool:
         """Whether it may cover nodes of this place and type."""
@@ -112,11 +114,19 @@ class Covered(NamedTuple):
     hours: Fraction
     cost: Fraction
 
+    def plus(self, hours: Fraction, cost: Fraction) -> Covered:
+        return Covered(self.hours + hours, self.cost + cost)
+
+
+_NOTHING = Covered(Fraction(0), Fraction(0))
+
 
 class HourCovered(NamedTuple):
     covered: dict[Hashable, Covered]
     unused: dict[str, Fraction]
     """Commitment id -> cost of what no node used."""
+    paid: Mapping[Hashable, Mapping[str, Covered]] = {}
+    """What is covered, by the commitment that pays it."""
 
 
 class _Hour:
@@ -126,15 +136,17 @@ class _Hour:
         self.demands = demands
         self.left = {key: demand.node_hours for key, demand in demands.items() if demand.node_hours}
         self.covered: dict[Hashable, Covered] = {}
+        self.paid: dict[Hashable, dict[str, Covered]] = {}
 
-    def take(self, keys: Sequence[Hashable], hours: Fraction, rate: Fraction) -> Fraction:
+    def take(self, keys: Sequence[Hashable], hours: Fraction, rate: Fraction, id: str) -> Fraction:
         """Covers up to `hours` of the keys, in proportion; returns how many were used."""
         wanted = sum((self.left[key] for key in keys), Fraction(0))
         used = min(wanted, hours)
         for key in keys if used else ():
             part = self.left[key] * used / wanted
-            before = self.covered.get(key, Covered(Fraction(0), Fraction(0)))
-            self.covered[key] = Covered(before.hours + part, before.cost + part * rate)
+            self.covered[key] = self.covered.get(key, _NOTHING).plus(part, part * rate)
+            payers = self.paid.setdefault(key, {})
+            payers[id] = payers.get(id, _NOTHING).plus(part, part * rate)
             self.left[key] -= part
         return used
 
@@ -147,14 +159,14 @@ def cover(commitments: Sequence[Commitment], demands: Mapping[Hashable, Demand],
     for one, part in held:
         if one.kind == "reservation" and part:
             instances = one.count * part
-            used = state.take(_matching(one, state), instances, one.cost_per_hour)
+            used = state.take(_matching(one, state), instances, one.cost_per_hour, one.id)
             unused[one.id] = (instances - used) * one.cost_per_hour
     money = {one.id: one.cost_per_hour * part for one, part in held if one.kind == "savings_plan" and part}
     plans = [one for one, _ in held if one.id in money]
     for (_, _, rate, id), pairs in groupby(sorted(_pairs(plans, state), key=lambda pair: pair[0]), key=lambda pair: pair[0]):
         keys = [key for _, key in pairs]
-        money[id] -= state.take(keys, money[id] / rate, rate) * rate
-    return HourCovered(state.covered, unused | money)
+        money[id] -= state.take(keys, money[id] / rate, rate, id) * rate
+    return HourCovered(state.covered, unused | money, state.paid)
 
 
 def _matching(commitment: Commitment, state: _Hour) -> list[Hashable]:

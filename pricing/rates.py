@@ -29,6 +29,14 @@ __all__ = ["Catalog", "Epoch", "Pricing", "Rate", "Rates"]
 _NO_GPUS = sheets.unknown("Its agent reports GPUs in use but says that it has none; is the agent of another version?")
 
 
+class Paid(NamedTuple):
+    """The part that one commitment covers: its cost, and the node-hours."""
+
+    commitment: str
+    cost: Fraction
+    hours: Fraction
+
+
 class Rate(NamedTuple):
     """Of one millisecond of a millionth of a GPU (of the whole node for a host row)."""
 
@@ -36,6 +44,8 @@ class Rate(NamedTuple):
     """What it comes to, with the contract's discounts and the owned commitments."""
     listed: Fraction | None
     contracted: Fraction | None
+    paid: tuple[Paid, ...] = ()
+    """What of `effective` owned commitments pay."""
 
 
 class Epoch(NamedTuple):
@@ -162,7 +172,16 @@ def _rate(sheet: Sheet, parties: int, hour: int) -> Rate | None:
     if effective is None:
         return None
     unit = SHARE_MS_PER_HOUR * parties
-    return Rate(effective / unit, *(None if price is None else price / unit for price in (listed, contracted)))
+    levels = (None if price is None else price / unit for price in (listed, contracted))
+    return Rate(effective / unit, *levels, tuple(_paid(sheet, unit, hour)))
+
+
+def _paid(sheet: Sheet, unit: int, hour: int) -> Iterator[Paid]:
+    for id, what in sheet.paid:
+        if what == "cost":
+            cost, hours = (price_steps.hour_rate(sheet.paid[id, name], hour) for name in ("cost", "hours"))
+            if cost is not None and hours is not None:
+                yield Paid(id, cost / unit, hours / unit)
 
 
 def _parties(placed: Placed, host: bool) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import NamedTuple
 
 SHARE_MS_PER_HOUR = 3_600_000 * 1_000_000
 """Milliseconds x millionths of one GPU for one hour."""
@@ -18,6 +19,14 @@ MILLIJOULES_PER_KWH = 3_600_000_000
 IDLE_PARTS = ("idle_unallocated_cost", "idle_lost_cost", "idle_down_cost", "idle_billing_cost")
 COST_PARTS = ("allocated_cost", *IDLE_PARTS, "unused_commitment_cost", "adjustment_cost")
 """What a row's total consists of."""
+
+
+class Committed(NamedTuple):
+    """What one owned commitment pays of a group's allocated and idle cost, for how many hours of whole nodes."""
+
+    commitment: str
+    cost: Fraction
+    node_hours: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,8 @@ class Row:
     """The same use at the catalog's prices; None if not known. Nothing for unused commitments and adjustments."""
     contracted_cost: Fraction | None = None
     """The same use at list prices less the contract's discounts; None if not known."""
+    committed: tuple[Committed, ...] = ()
+    """By owned commitment. (Of a closed month, whose rates are kept without it: nothing.)"""
 
     @property
     def gpu_hours(self) -> Fraction:

@@ -8,7 +8,7 @@ commitment may cover it is the on-demand price, for that is what their cloud bil
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -54,6 +54,8 @@ class Sheet:
     reason: str = ""
     place: Place | None = None
     """Where commitments may cover it; None if none does."""
+    paid: dict[tuple[str, str], Steps] = field(default_factory=dict)
+    """(commitment, "cost" or "hours") -> its part of one node-hour, in each hour."""
     covered: Steps | None = None
     """Hourly mean price with the owned commitments applied; no value in hours that none touches."""
 
@@ -64,7 +66,8 @@ class Sheet:
     def changes(self) -> set[int]:
         """Hours in which the rate may differ from the hour before."""
         found = price_steps.changes(self.listed) | price_steps.changes(self.contracted)
-        return found | price_steps.changes(self.covered or ())
+        paid = set[int]().union(*map(price_steps.changes, self.paid.values()))
+        return found | paid | price_steps.changes(self.covered or ())
 
 
 def unknown(reason: str) -> Sheet:

@@ -39,6 +39,7 @@ midnights unless they carry an offset; `to` is exclusive; money is text.
     gb = "2000"
     per_gb_month = "0.08"                          # or: per_month = "160"
     project = "vision"
+    from = 2026-01-01
     [weights]                                      # see pricing/weights.py
     gpu = "0.95"
 """
@@ -175,6 +176,7 @@ def _reservation(table: TableReader, known: frozenset[str]) -> Commitment:
         starts_ms=starts_ms,
         ends_ms=ends_ms,
         cost_per_hour=upfront / hours + hourly,
+        upfront=upfront,
         currency=table.currency("currency", known),
         region=table.lower("region"),
         zone=table.lower("zone"),
@@ -230,7 +232,7 @@ def _rule(table: TableReader) -> Rule:
 
 
 def _item(kind: str, table: TableReader, known: frozenset[str]) -> Item:
-    table.needed("name")
+    table.needed("name", "from")
     per_month, gb, each = table.money("per_month"), table.money("gb"), table.money("per_gb_month")
     if (per_month is None) == (gb is None or each is None):
         raise table.fault("per_month", "is to be given, or else `gb` and `per_gb_month`, and not all of them")
