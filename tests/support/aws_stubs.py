@@ -1,0 +1,179 @@
+"""AWS without AWS: clients whose answers are laid out beforehand (botocore checks their shape), and rows to lay out.
+
+Invariant: a call that was not laid out, or has other arguments than expected, fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.stub import Stubber
+
+from pricing.sources import Progress, Wanted
+from pricing.sources.aws_session import AwsSession
+from pricing.sources.aws_zones import Zone, Zones
+
+NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
+US_EAST_1 = Zones(
+    "us-east-1",
+    (
+        Zone("us-east-1a", "use1-az2", "us-east-1", "availability-zone"),
+        Zone("us-east-1b", "use1-az4", "us-east-1", "availability-zone"),
+        Zone("us-east-1-atl-2a", "use1-atl2-az1", "us-east-1-atl-2", "local-zone"),
+    ),
+)
+P4D = frozenset({"p4d.24xlarge"})
+Call = tuple[str, dict[str, Any]]
+
+
+class Aws:
+    """A session on stubbed clients: `lay` answers, `refuse` with errors; what was slept is in `slept`."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+        self.calls: list[Call] = []
+        self._stubs: dict[tuple[str, str], Stubber] = {}
+        self.session = AwsSession(client_for=self._client, sleep=self.slept.append, jitter=lambda: 1.0)
+
+    def lay(
+        self, service: str, operation: str, answer: dict[str, Any], asked: dict[str, Any] | None = None, region="us-east-1"
+    ):
+        self._stub(service, region).add_response(operation, answer, asked)
+
+    def refuse(self, service: str, operation: str, code: str, message: str = "no", status: int = 400, region="us-east-1"):
+        self._stub(service, region).add_client_error(operation, code, message, status)
+
+    def asked(self, operation: str) -> list[dict[str, Any]]:
+        """The arguments of all calls of an operation."""
+        return [arguments for name, arguments in self.calls if name == operation]
+
+    def all_used(self) -> None:
+        for stub in self._stubs.values():
+            stub.assert_no_pending_responses()
+
+    def _client(self, service: str, region: str) -> Any:
+        return self._stub(service, region).client
+
+    def _stub(self, service: str, region: str) -> Stubber:
+        key = (service, region)
+        if key not in self._stubs:
+            session = boto3.session.Session(aws_access_key_id="AKIDEXAMPLE", aws_secret_access_key="none")
+            client = session.client(service, region_name=region, config=Config(retries={"total_max_attempts": 1}))
+            client.meta.events.register("provide-client-params.*.*", self._noted)
+            self._stubs[key] = Stubber(client)
+            self._stubs[key].activate()
+        return self._stubs[key]
+
+    def _noted(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        from botocore import xform_name
+
+        self.calls.append((xform_name(model.name), dict(params)))
+
+
+class Told(list[Progress]):
+    """A callback that keeps what it is told."""
+
+    def __call__(self, progress: Progress) -> None:
+        self.append(progress)
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        return [(skip.where, skip.reason) for progress in self for skip in progress.skipped]
+
+
+def wanted(
+    *purchases: str, types: frozenset[str] | None = P4D, regions: tuple[str, ...] = ("us-east-1",), **more: Any
+) -> Wanted:
+    return Wanted(regions, types, purchases, **more)
+
+
+def product(
+    name: str = "p4d.24xlarge", price: object = "21.957642", *, currency: str = "USD", unit: str = "Hrs",
+    attributes: dict[str, str] | None = None, reserved: list[dict[str, Any]] | None = None,
+    change: Callable[[dict[str, Any]], object] | None = None, family: str = "Compute Instance", region: str = "us-east-1",
+) -> str:  # fmt: skip
+    """One product of get_products, as AWS writes it: a JSON document in a string."""
+    document: dict[str, Any] = {
+        "product": {
+            "sku": "H7NGEAC6UEHNTKSJ",
+            "productFamily": family,
+            "attributes": {
+                "instanceType": name, "regionCode": region, "operatingSystem": "Linux", "preInstalledSw": "NA",
+                "capacitystatus": "Used", "marketoption": "OnDemand", "tenancy": "Shared", "operation": "RunInstances",
+                "locationType": "AWS Region", **(attributes or {}),
+            },
+        },
+        "serviceCode": "AmazonEC2",
+        "terms": {
+            "OnDemand": {
+                "H7NGEAC6UEHNTKSJ.JRTCKXETXF": {
+                    "priceDimensions": {
+                        "H7NGEAC6UEHNTKSJ.JRTCKXETXF.6YS6EN2CT7": {
+                            "unit": unit, "beginRange": "0", "endRange": "Inf", "pricePerUnit": {currency: price},
+                        }
+                    },
+                    "effectiveDate": "2026-07-01T00:00:00Z",
+                    "termAttributes": {},
+                }
+            },
+            "Reserved": {f"H7NGEAC6UEHNTKSJ.{number}": term for number, term in enumerate(reserved or [])},
+        },
+    }  # fmt: skip
+    if change is not None:
+        change(document)
+    return json.dumps(document)
+
+
+def reservation(
+    years: int = 1, option: str = "No Upfront", *, hourly: str | None = None, upfront: str | None = None,
+    offering: str = "standard", currency: str = "USD",
+) -> dict[str, Any]:  # fmt: skip
+    """One reserved term of a product."""
+    parts = {"Hrs": hourly, "Quantity": upfront}
+    return {
+        "priceDimensions": {
+            unit: {"unit": unit, "pricePerUnit": {currency: text}} for unit, text in parts.items() if text is not None
+        },
+        "effectiveDate": "2026-07-01T00:00:00Z",
+        "termAttributes": {"LeaseContractLength": f"{years}yr", "OfferingClass": offering, "PurchaseOption": option},
+    }
+
+
+def spot_row(price: str, at: datetime, zone: str = "us-east-1a", name: str = "p4d.24xlarge", system: str = "Linux/UNIX"):
+    return {
+        "InstanceType": name, "ProductDescription": system, "SpotPrice": price, "Timestamp": at, "AvailabilityZone": zone,
+    }  # fmt: skip
+
+
+def zone_rows(zones: Zones = US_EAST_1) -> dict[str, Any]:
+    """The answer of describe_availability_zones."""
+    return {
+        "AvailabilityZones": [
+            {"ZoneName": zone.name, "ZoneId": zone.id, "GroupName": zone.group, "ZoneType": zone.kind} for zone in zones.zones
+        ]
+    }
+
+
+def rate_row(
+    rate: str = "13.27", *, years: int = 1, option: str = "No Upfront", name: str = "p4d.24xlarge", currency: str = "USD",
+    unit: str = "Hrs", usage: str = "BoxUsage:p4d.24xlarge", operation: str = "RunInstances", plan: str = "Compute",
+    region: str = "us-east-1",
+) -> dict[str, Any]:  # fmt: skip
+    """One row of describe_savings_plans_offering_rates."""
+    return {
+        "savingsPlanOffering": {
+            "offeringId": "9d3ab4b6", "paymentOption": option, "planType": plan, "durationSeconds": years * 31_536_000,
+            "currency": currency,
+        },
+        "rate": rate, "unit": unit, "productType": "EC2", "serviceCode": "AmazonEC2", "usageType": usage,
+        "operation": operation,
+        "properties": [
+            {"name": "region", "value": region}, {"name": "instanceType", "value": name},
+            {"name": "productDescription", "value": "Linux/UNIX"}, {"name": "tenancy", "value": "shared"},
+        ],
+    }  # fmt: skip
