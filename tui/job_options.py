@@ -32,7 +32,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(key="nodes", metavar="N", help="run on so many nodes at once, with torchrun"),
     Option(key="processes_per_node", metavar="N", help="with --nodes: processes on each (default: one a GPU)"),
     Option(key="on_node_loss", metavar="stop|continue", choices=("stop", "continue"),
-           help="with --nodes: end all when a node is lost (default), or go on with the others from the last checkpoint"),
+           help="with --nodes: end all when a node is lost (default), or go on with the others from the"
+                " last checkpoint (not when the node of the rendezvous is lost)"),
     Option(key="rendezvous", metavar="HOST[:PORT]", help="with --nodes: where they meet (default: the first node's address)"),
     Option(key="cpus", metavar="N", help="CPUs, near its GPUs"),
     Option(key="cpu_quota", help="never more CPU time than --cpus, also when the rest is idle"),

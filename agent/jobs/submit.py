@@ -25,6 +25,8 @@ LONGEST_SECONDS = 366 * 86_400
 LARGEST_COMMAND_BYTES = 128 << 10
 """What the kernel takes in one argument (MAX_ARG_STRLEN)."""
 DEFAULT_GRACE_SECONDS = 30.0
+ELASTIC_JOIN_SECONDS = 20.0
+"""torch drops a peer that is gone after 3 x 5 s without a heartbeat (measured with 2.13: a shorter wait finds nobody)."""
 _GANG = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -257,6 +259,11 @@ def _gang_faults(spec: JobSpec) -> Iterator[str]:
         yield "a run over several nodes cannot be an array"
     if spec.gang.endpoint is not None and not is_endpoint(spec.gang.endpoint):
         yield f"{_shown(spec.gang.endpoint)} is no HOST:PORT"
+    if spec.gang.least_nodes < spec.gang.nodes and spec.gang.join_timeout_seconds < ELASTIC_JOIN_SECONDS:
+        yield (
+            f"a join time-out of {spec.gang.join_timeout_seconds:g} s is too short to go on without a lost node: torch takes 15 s"
+            f" to notice one, so it has to be at least {ELASTIC_JOIN_SECONDS:g} s"
+        )
     yield from torchrun.gang_faults(spec.command, shell=spec.shell, gang=spec.gang)
 
 

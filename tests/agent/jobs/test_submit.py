@@ -105,6 +105,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"log_quota_bytes": 10}, "too small"),
     ({"gang": Gang(id="a/b", nodes=2, least_nodes=2)}, "no id of a run"),
     ({"gang": Gang(id="a", nodes=2, least_nodes=3)}, "at least 3 of 2 nodes"),
+    ({"gang": Gang(id="a", nodes=2, least_nodes=1, join_timeout_seconds=5)}, "at least 20 s"),
     ({"gang": Gang(id="a", nodes=2, least_nodes=2), "command": ("x",), "shell": True}, "not a shell text"),
     ({"gang": Gang(id="a", nodes=2, least_nodes=2), "command": ("torchrun", "--nnodes=3", "x.py")}, "--nnodes is set by"),
 ]  # fmt: skip
