@@ -21,6 +21,7 @@ from pricing import calendar, charges, closed, grouping
 from pricing.books import Books
 from pricing.errors import BadRange
 from pricing.ledger import Ledger
+from pricing.ledger_merge import HOUR_MS
 from pricing.ledger_totals import extent, totals
 from pricing.money import PerHour
 from pricing.price_steps import PriceBook
@@ -133,8 +134,8 @@ def _missing(ledger: Ledger, starts_ms: int, ends_ms: int) -> Iterator[str]:
 
 def _widened(known: tuple[int, int], terms: Terms, until: datetime, past: closed.Past) -> tuple[int, int]:
     """What the ledger holds, and the time in which commitments or items cost something without it."""
-    starts = [one.starts_ms for one in terms.commitments]
-    starts += [max(item.starts_ms, known[0]) for item in terms.items]
+    starts = [one.starts_ms // HOUR_MS * HOUR_MS for one in terms.commitments]
+    starts += [item.starts_ms for item in terms.items]
     starts += [day.starts_ms for day in past.days]
     ends = [day.ends_ms for day in past.days]
     if terms.commitments or terms.items:

@@ -17,7 +17,7 @@ from pricing.price_steps import ALWAYS
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`kind`: `storage` or `egress`; `per_month` in `currency`."""
+    """`kind`: `storage` or `egress`; `per_month` in `currency`. It costs from `starts_ms` on, whatever the ledger holds."""
 
     kind: str
     name: str
