@@ -39,6 +39,8 @@ class Charge(NamedTuple):
     facts: Mapping[str, str | None] = {}
     placement_id: int | None = None
     """Whose placement's names the group carries."""
+    commitment: str | None = None
+    """Of an unused commitment: which."""
 
 
 class _Group:
@@ -98,7 +100,7 @@ class _Group:
         for charge in self.charges:
             costs[charge.part] += charge.cost
         first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
-        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, self._committed(rates))
+        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, self._committed(rates), self._unused())
 
     def _committed(self, rates: Sequence[Rate]) -> tuple[Committed, ...]:
         """By commitment, what it pays of this group."""
@@ -108,9 +110,17 @@ class _Group:
                 before, amount = sums.get(paid.commitment), sum(amounts[:PARTS])
                 cost, hours = paid.cost * amount, paid.hours * amount
                 if before is not None:
-                    cost, hours = before.cost + cost, before.node_hours + hours
+                    cost, hours = before.cost + cost, (before.node_hours or 0) + hours
                 sums[paid.commitment] = Committed(paid.commitment, cost, hours)
         return tuple(sums.values())
+
+    def _unused(self) -> tuple[Committed, ...]:
+        """By commitment, what of it was used by nobody."""
+        sums: defaultdict[str, Fraction] = defaultdict(Fraction)
+        for charge in self.charges:
+            if charge.commitment is not None:
+                sums[charge.commitment] += charge.cost
+        return tuple(Committed(id, cost, None) for id, cost in sums.items())
 
     def _levels(self, parts: Sequence[Fraction], rates: Sequence[Rate]) -> tuple[Fraction | None, Fraction | None]:
         """List and contracted cost of the use."""

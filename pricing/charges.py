@@ -30,7 +30,7 @@ def charges(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_m
             for key, value in (("region", owned.region), ("instance_type", owned.instance_type)):
                 if value is not None:
                     facts[key] = value
-            yield Charge("unused_commitment_cost", grouping.UNUSED_COMMITMENT, cost, facts=facts)
+            yield Charge("unused_commitment_cost", grouping.UNUSED_COMMITMENT, cost, facts=facts, commitment=id)
     yield from _items(rates, starts_ms, ends_ms)
     if terms.count_minimum:
         yield from _minimums(rates, connection, starts_ms, ends_ms)

@@ -22,11 +22,12 @@ COST_PARTS = ("allocated_cost", *IDLE_PARTS, "unused_commitment_cost", "adjustme
 
 
 class Committed(NamedTuple):
-    """What one owned commitment pays of a group's allocated and idle cost, for how many hours of whole nodes."""
+    """A part of a group's cost that one owned commitment pays."""
 
     commitment: str
     cost: Fraction
-    node_hours: Fraction
+    node_hours: Fraction | None
+    """Of whole nodes; None for what nobody used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,9 @@ class Row:
     contracted_cost: Fraction | None = None
     """The same use at list prices less the contract's discounts; None if not known."""
     committed: tuple[Committed, ...] = ()
-    """By owned commitment. (Of a closed month, whose rates are kept without it: nothing.)"""
+    """What of allocated and idle cost which commitment pays. (Of a closed month, whose rates are kept without: nothing.)"""
+    unused: tuple[Committed, ...] = ()
+    """What of `unused_commitment_cost` is of which commitment."""
 
     @property
     def gpu_hours(self) -> Fraction:
