@@ -24,5 +24,5 @@ TABLES = (
     "CREATE INDEX closed_charges_day ON closed_charges (starts_ms)",
     """CREATE TABLE closed_adjustments (
         id INTEGER PRIMARY KEY, month_id INTEGER NOT NULL REFERENCES closed_months, noticed_ms INTEGER NOT NULL,
-        subject TEXT NOT NULL, placement_id INTEGER, cost TEXT NOT NULL, reason TEXT NOT NULL)""",
+        subject TEXT NOT NULL, placement_id INTEGER, cost TEXT NOT NULL, share_ms INTEGER NOT NULL, reason TEXT NOT NULL)""",
 )

@@ -235,11 +235,12 @@ def _correct(connection: sqlite3.Connection, pricing: Pricing, month: Month, not
         cost = after.get(subject, Fraction(0)) - before.get(subject, Fraction(0))
         if not cost or subject in unknown:
             continue
-        late = shares.get(subject, 0) != held.get(subject, 0)
+        late = held.get(subject, 0) - shares.get(subject, 0)
         placement_id = json.loads(subject)["placement"]
-        rows.append((month.id, noticed_ms, subject, placement_id, str(cost), "late usage" if late else "changed price"))
+        rows.append((month.id, noticed_ms, subject, placement_id, str(cost), late, "late usage" if late else "changed price"))
     connection.executemany(
-        "INSERT INTO closed_adjustments (month_id, noticed_ms, subject, placement_id, cost, reason) VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO closed_adjustments (month_id, noticed_ms, subject, placement_id, cost, share_ms, reason)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
     connection.execute(
@@ -250,7 +251,7 @@ def _correct(connection: sqlite3.Connection, pricing: Pricing, month: Month, not
 
 
 def _known_costs(connection: sqlite3.Connection, month: Month) -> tuple[dict[str, Fraction], dict[str, int]]:
-    """Subject -> frozen cost with all corrections so far, and frozen share x ms."""
+    """Subject -> cost, and share x ms, as frozen and with all corrections so far."""
     costs: defaultdict[str, Fraction] = defaultdict(Fraction)
     shares: defaultdict[str, int] = defaultdict(int)
     for placement_id, kind, holder_id, part, share_ms, effective in connection.execute(
@@ -265,8 +266,10 @@ def _known_costs(connection: sqlite3.Connection, month: Month) -> tuple[dict[str
             costs[subject] += Fraction(effective) * share_ms
     for _, charge in closed.charges_of(connection, month.starts_ms, month.ends_ms):
         costs[_charge_subject(charge)] += charge.cost
-    for subject, cost in connection.execute("SELECT subject, cost FROM closed_adjustments WHERE month_id = ?", (month.id,)):
+    corrected = "SELECT subject, cost, share_ms FROM closed_adjustments WHERE month_id = ?"
+    for subject, cost, share_ms in connection.execute(corrected, (month.id,)):
         costs[subject] += Fraction(cost)
+        shares[subject] += share_ms
     return dict(costs), dict(shares)
 
 
