@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import boto3
+from botocore import xform_name
 from botocore.config import Config
 from botocore.stub import Stubber
 
@@ -29,6 +31,12 @@ US_EAST_1 = Zones(
 )
 P4D = frozenset({"p4d.24xlarge"})
 Call = tuple[str, dict[str, Any]]
+
+
+@lru_cache(maxsize=1)
+def keys() -> boto3.session.Session:
+    """A session with a key that opens nothing; one for all tests, since it reads the large models of the services once."""
+    return boto3.session.Session(aws_access_key_id="AKIDEXAMPLE", aws_secret_access_key="none")
 
 
 class Aws:
@@ -62,16 +70,13 @@ class Aws:
     def _stub(self, service: str, region: str) -> Stubber:
         key = (service, region)
         if key not in self._stubs:
-            session = boto3.session.Session(aws_access_key_id="AKIDEXAMPLE", aws_secret_access_key="none")
-            client = session.client(service, region_name=region, config=Config(retries={"total_max_attempts": 1}))
+            client = keys().client(service, region_name=region, config=Config(retries={"total_max_attempts": 1}))
             client.meta.events.register("provide-client-params.*.*", self._noted)
             self._stubs[key] = Stubber(client)
             self._stubs[key].activate()
         return self._stubs[key]
 
     def _noted(self, params: dict[str, Any], model: Any, **_: Any) -> None:
-        from botocore import xform_name
-
         self.calls.append((xform_name(model.name), dict(params)))
 
 

@@ -215,7 +215,7 @@ def test_savings_plan_rates_are_read_to_the_end_and_bad_rows_are_told() -> None:
 
 
 HEADER = (
-    '"FormatVersion","v1.0"\n"Disclaimer","x"\n"Publication Date","2025-06-30T00:00:00Z"\n"Version","1"\n"OfferCode","AmazonEC2"\n'
+    '"FormatVersion","v1.0"\n"Disclaimer","x"\n"Publication Date","2025-06-30"\n"Version","1"\n"OfferCode","AmazonEC2"\n'
     '"SKU","OfferTermCode","RateCode","TermType","PriceDescription","EffectiveDate","StartingRange","EndingRange","Unit",'
     '"PricePerUnit","Currency","LeaseContractLength","PurchaseOption","OfferingClass","Product Family","Instance Type",'
     '"Tenancy","Operating System","operation","CapacityStatus","MarketOption","Pre Installed S/W","Region Code"\n'
