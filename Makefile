@@ -33,6 +33,7 @@ screenshots: $(VENV)/.demo
 	$(BIN)/rackrate screenshot --demo --screen node --node v100-lab-01 --size 140x44 screenshots/node.png
 	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.svg
 	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.png
+	PYTHONPATH=. $(BIN)/python -m tests.support.job_pictures screenshots
 
 lint: $(VENV)/.test
 	$(BIN)/lint-imports

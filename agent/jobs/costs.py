@@ -15,8 +15,11 @@ _MS_PER_HOUR = 3_600_000
 
 
 def price(configured: str | None, asked: Decimal | None) -> Decimal | None:
-    """The node's US dollars per hour: the agent's own configuration, else what the job's sender knows."""
-    for value in (configured, asked):
+    """The node's US dollars per hour: what the job's sender knows, else the agent's own configuration.
+
+    In this order, because the sender weighs the catalog against that configuration as every report does.
+    """
+    for value in (asked, configured):
         if value is None:
             continue
         try:

@@ -94,7 +94,7 @@ class JobSpec(Message, kw_only=True, forbid_unknown_fields=True):
     strict: bool = False
     """Refuse the job if the host cannot enforce one of its limits, instead of running it without."""
     node_usd_per_hour: Decimal | None = None
-    """The node's price as the client's catalog says; used where the agent's own configuration has none."""
+    """The node's price as the client's catalog says; without it the agent's own configuration counts."""
     gang: Gang | None = None
 
 

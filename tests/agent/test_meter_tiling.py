@@ -237,7 +237,7 @@ print(len(after), len(client))
 """
 
 
-@pytest.mark.parametrize("seed", [random.randrange(1 << 30)])
+@pytest.mark.parametrize("seed", [random.randrange(1 << 30)], ids=["random"])
 def test_a_meter_that_is_killed_fifty_times_leaves_no_gap_and_reuses_no_sequence(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "usage.db"
     command = [sys.executable, "-W", "error", "-c", KILLED.format(root=str(ROOT)), str(path), "50", str(seed)]

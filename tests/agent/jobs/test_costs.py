@@ -27,7 +27,7 @@ def test_what_is_not_known_is_not_nothing() -> None:
     assert costs.total(Decimal(1), None) is None and costs.total() is None
     for text in ("0", "-1", "NaN", "free", "Infinity"):
         assert costs.price(text, None) is None
-    assert costs.price("2", Decimal(3)) == 2 and costs.price(None, Decimal(3)) == 3 and costs.price("0", Decimal(3)) == 3
+    assert costs.price("2", Decimal(3)) == 3 and costs.price("2", None) == 2 and costs.price(None, Decimal(3)) == 3 and costs.price("0", Decimal(3)) == 3
 
 
 @given(st.decimals("0.0001", "99999", places=4), st.integers(1, 16), st.integers(0, 10**10))
