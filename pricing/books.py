@@ -46,10 +46,10 @@ class Charge(NamedTuple):
 class _Group:
     """What has been added up for one set of labels. `costs`: place of the rate -> share x ms of each cost part."""
 
-    __slots__ = ("held", "idle", "busy", "measured", "energy_mj", "costs", "charges", "unpriced")
+    __slots__ = ("held", "idle", "host", "busy", "measured", "energy_mj", "costs", "charges", "unpriced")
 
     def __init__(self) -> None:
-        self.held = self.idle = self.busy = self.measured = 0
+        self.held = self.idle = self.host = self.busy = self.measured = 0
         self.energy_mj: int | None = None
         self.costs: dict[int, list[int]] = {}
         self.charges: list[Charge] = []
@@ -64,6 +64,8 @@ class _Group:
             unused = total.measured_share_ms - total.busy
         elif total.kind != HOST:
             self.idle += total.share_ms
+        else:
+            self.host += total.share_ms
         if total.energy_mj is not None:
             self.energy_mj = (self.energy_mj or 0) + total.energy_mj
         if rate is None:
@@ -79,6 +81,7 @@ class _Group:
         """Adds all of `other`."""
         self.held += other.held
         self.idle += other.idle
+        self.host += other.host
         self.busy += other.busy
         self.measured += other.measured
         if other.energy_mj is not None:
@@ -93,14 +96,15 @@ class _Group:
     def row(self, keys: tuple[str, ...], rates: Sequence[Rate]) -> Row:
         measured = (keys, self.held, self.idle, self.busy, self.measured, self.energy_mj)
         if self.unpriced and not self.costs and not self.charges:
-            return Row(*measured, *[None] * PARTS, False, *[None] * 6)
+            return Row(*measured, *[None] * PARTS, False, *[None] * 6, host_share_ms=self.host)
         parts = [_cost(self.costs, column, rates) for column in range(PARTS + 1)]
         listed, contracted = self._levels(parts, rates)
         costs = dict(zip(COST_PARTS, parts[:PARTS], strict=False)) | dict.fromkeys(COST_PARTS[PARTS:], _NOTHING)
         for charge in self.charges:
             costs[charge.part] += charge.cost
         first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
-        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, self._committed(rates), self._unused())
+        owned = self._committed(rates), self._unused()
+        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, *owned, self.host)
 
     def _committed(self, rates: Sequence[Rate]) -> tuple[Committed, ...]:
         """By commitment, what it pays of this group."""

@@ -68,6 +68,8 @@ class Row:
     """What of allocated and idle cost which commitment pays. (Of a closed month, whose rates are kept without: nothing.)"""
     unused: tuple[Committed, ...] = ()
     """What of `unused_commitment_cost` is of which commitment."""
+    host_share_ms: int = 0
+    """Like `held_share_ms`, of whole nodes without GPUs."""
 
     @property
     def gpu_hours(self) -> Fraction:
