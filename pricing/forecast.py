@@ -3,8 +3,8 @@
 Invariant: low <= expected <= high, none of them below what is spent; the same days always give the same forecast.
 
 The method, simple enough to be checked by hand:
-1. Weekdays: each weekday's mean over the last 8 weeks against that of all days, drawn towards 1 as if 4 more such days had
-   been average. It is the days' order that counts, so seven days apart is the same weekday.
+1. Weekdays: each weekday's mean over the last 8 weeks against that of the weeks around those days, drawn towards 1 as if 4
+   more such days had been average. It is the days' order that counts, so seven days apart is the same weekday.
 2. Level: the mean of the days so weighed, each day counting half as much as that three days later.
 3. Growth: a seventh of the change from the last but one week to the last week, a day. The level, which lags behind, gets
    two days of it; each day ahead brings 0.7 of what the day before brought, so growth fades out and does not run away.
@@ -99,15 +99,20 @@ def _exact(value: float) -> Fraction:
 
 def _weekdays(days: Sequence[float]) -> list[float]:
     """The weight of each place in the week; place 0 is that of the first day. All 1 before two weeks have passed."""
-    recent = days[-8 * _WEEK :]
-    mean = fmean(recent)
-    if len(days) < 2 * _WEEK or mean <= 0:
+    if len(days) < 2 * _WEEK:
         return [1.0] * _WEEK
-    weights = [0.0] * _WEEK
-    for place in range(_WEEK):
-        same = recent[(place - (len(days) - len(recent))) % _WEEK :: _WEEK]
-        weights[place] = (sum(same) / mean + _AVERAGE_DAYS) / (len(same) + _AVERAGE_DAYS)
-    return weights
+    sums, usual, counts = [0.0] * _WEEK, [0.0] * _WEEK, [0] * _WEEK
+    around = sum(days[-_WEEK:])
+    for middle in range(len(days) - 4, max(3, len(days) - 8 * _WEEK) - 1, -1):
+        place = middle % _WEEK
+        sums[place] += days[middle]
+        usual[place] += around / _WEEK
+        counts[place] += 1
+        around += (days[middle - 4] if middle >= 4 else 0.0) - days[middle + 3]
+    return [
+        (count * (day / mean if mean > 0 else 1.0) + _AVERAGE_DAYS) / (count + _AVERAGE_DAYS)
+        for day, mean, count in zip(sums, usual, counts, strict=True)
+    ]
 
 
 def _days_ahead(days: Sequence[float], count: int) -> list[float]:
