@@ -115,7 +115,7 @@ def capacity_block_prices(
         try:
             blocks, skipped = capacity_blocks(session, zones, name, now)
             soonest = {block.zone: block for block in reversed(blocks)}
-            prices = [_priced(block, now) for block in soonest.values()]
+            prices = [_priced(soonest[zone], now) for zone in sorted(soonest)]
         except BadAnswer as fault:
             skipped = [Skipped(f"aws capacity blocks {zones.region}, {name}", str(fault))]
         yield Batch(prices, skipped, position + 1 if position + 1 < len(instance_types) else None)

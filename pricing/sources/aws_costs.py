@@ -5,6 +5,7 @@ Invariant: no request leaves without a `Budget` that was asked: retries and furt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from decimal import Decimal
@@ -233,6 +234,6 @@ def _money(text: object, what: str) -> Decimal:
 
 
 def _currency(unit: object) -> str:
-    if not isinstance(unit, str) or len(unit) != 3 or not unit.isupper():
+    if not isinstance(unit, str) or not re.fullmatch("[A-Z]{3}", unit):
         raise BadAnswer(f"Cost Explorer sent an amount in {str(unit)[:20]!r}, which is no currency.")
     return unit
