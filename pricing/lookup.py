@@ -137,7 +137,7 @@ def _in_region(asked: Asked, region: str, purchase: str, table: Table) -> Quote:
         return _priced(regional[0], region)
     if not offers:
         return _not_offered(asked.name, region, purchase, table)
-    if asked.zone and zones.is_aws_id(asked.zone):
+    if asked.zone and (table.cloud != "aws" or zones.is_aws_id(asked.zone)):
         return _in_zone(asked, asked.zone, offers)
     return _in_some_zone(asked, region, offers)
 
