@@ -28,6 +28,10 @@ def loaded_after(statement: str) -> set[str]:
     ("statement", "absent"),
     [
         ("import pricing.attribution, pricing.catalog, pricing.ledger, pricing.reports", {"agent", "tui", "textual", "httpx"}),
+        (
+            "import pricing.sources.aws, pricing.sources.aws_price_files, pricing.sources.aws_owned, pricing.sources.aws_costs",
+            {"boto3", "botocore", "httpx", "agent", "tui"},
+        ),
         ("import agent.server, agent.daemon", {"pricing", "tui", "textual", "sqlite_utils", "torch"}),
         ("import agent.wire", {"httpx", "litestar", "psutil", "pynvml"}),
         ("import agent.client", {"litestar", "psutil", "pynvml", "uvicorn"}),
