@@ -167,9 +167,9 @@ def _add(books: Books, connection: sqlite3.Connection, past: closed.Past, stretc
 
 def add_live(books: Books, connection: sqlite3.Connection, label: str, starts_ms: int, ends_ms: int, until_ms: int) -> None:
     """What the rows and prices say of [starts_ms, ends_ms); what is owed without rows counts until `until_ms`."""
-    for epoch in books.rates.epochs(starts_ms, ends_ms):
+    for epoch, among in books.rates.passes(starts_ms, ends_ms):
         books.begin(epoch)
-        for total in totals(connection, epoch.starts_ms, epoch.ends_ms):
+        for total in totals(connection, epoch.starts_ms, epoch.ends_ms, among):
             books.add(label, total)
     for charge in charges.charges(books.rates, connection, starts_ms, min(ends_ms, until_ms)):
         books.charge(label, charge)

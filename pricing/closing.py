@@ -162,8 +162,8 @@ def _frozen(connection: sqlite3.Connection, rates: Rates, starts_ms: int, ends_m
     """A stretch as the rows and the prices tell it now."""
     books = Books((), rates)
     found: dict[tuple[int, int, int, Rate | None, int], list[int | None]] = {}
-    for epoch in rates.epochs(starts_ms, ends_ms):
-        for total in totals(connection, epoch.starts_ms, epoch.ends_ms):
+    for epoch, among in rates.passes(starts_ms, ends_ms):
+        for total in totals(connection, epoch.starts_ms, epoch.ends_ms, among):
             rate = rates.rate(total.placement_id, host=total.kind == HOST, epoch=epoch)
             amounts = found.setdefault((*total[:3], rate, books.column(total)), [0, 0, 0, None])
             for place, amount in enumerate(total[3:6]):

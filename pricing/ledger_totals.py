@@ -27,54 +27,68 @@ class Total(NamedTuple):
     energy_mj: int | None
 
 
+class Among(NamedTuple):
+    """Only these placements, or (`within` False) all others. `ids`: a JSON array, which SQLite takes as one parameter."""
+
+    ids: str
+    within: bool
+
+    def condition(self) -> str:
+        return f" AND placement_id {'' if self.within else 'NOT '}IN (SELECT value FROM json_each(?))"
+
+
 def extent(connection: sqlite3.Connection) -> tuple[int, int] | None:
     """[from, to) in UTC milliseconds, whole hours, that holds all rows; None for an empty ledger."""
     first, last = connection.execute("SELECT (SELECT MIN(at) FROM hours), (SELECT MAX(at) FROM hours)").fetchone()
     return None if first is None else (first * HOUR_MS, (last + 1) * HOUR_MS)
 
 
-def totals(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[Total]:
+def totals(connection: sqlite3.Connection, starts_ms: int, ends_ms: int, among: Among | None = None) -> Iterator[Total]:
     """The sums of [starts_ms, ends_ms); one (placement, kind, holder) may come several times."""
     first, last = -(-starts_ms // HOUR_MS), ends_ms // HOUR_MS
     if first > last:
-        yield from _part_of_hour(connection, last, starts_ms, ends_ms)
+        yield from _part_of_hour(connection, last, starts_ms, ends_ms, among)
         return
     if starts_ms < first * HOUR_MS:
-        yield from _part_of_hour(connection, first - 1, starts_ms, first * HOUR_MS)
-    yield from _hours(connection, first, last)
+        yield from _part_of_hour(connection, first - 1, starts_ms, first * HOUR_MS, among)
+    yield from _hours(connection, first, last, among)
     if last * HOUR_MS < ends_ms:
-        yield from _part_of_hour(connection, last, last * HOUR_MS, ends_ms)
+        yield from _part_of_hour(connection, last, last * HOUR_MS, ends_ms, among)
 
 
-def _hours(connection: sqlite3.Connection, first: int, last: int) -> Iterator[Total]:
+def _hours(connection: sqlite3.Connection, first: int, last: int, among: Among | None) -> Iterator[Total]:
     """Whole hours: those of whole UTC days come from the sums per day."""
     first_day, last_day = -(-first // HOURS_PER_DAY), last // HOURS_PER_DAY
     if first_day >= last_day:
-        yield from _summed(connection, "hours", first, last)
+        yield from _summed(connection, "hours", first, last, among)
         return
-    yield from _summed(connection, "hours", first, first_day * HOURS_PER_DAY)
-    yield from _summed(connection, "days", first_day, last_day)
-    yield from _summed(connection, "hours", last_day * HOURS_PER_DAY, last)
+    yield from _summed(connection, "hours", first, first_day * HOURS_PER_DAY, among)
+    yield from _summed(connection, "days", first_day, last_day, among)
+    yield from _summed(connection, "hours", last_day * HOURS_PER_DAY, last, among)
 
 
-def _summed(connection: sqlite3.Connection, table: str, first: int, last: int) -> Iterator[Total]:
+def _summed(connection: sqlite3.Connection, table: str, first: int, last: int, among: Among | None) -> Iterator[Total]:
+    where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
     if first < last:
         yield from map(
             Total._make,
             connection.execute(
                 "SELECT placement_id, kind, holder_id, SUM(share_ms), SUM(busy), SUM(measured_share_ms), SUM(energy_mj)"
-                f" FROM {table} WHERE at >= ? AND at < ? GROUP BY placement_id, kind, holder_id",
-                (first, last),
+                f" FROM {table} WHERE at >= ? AND at < ?{where} GROUP BY placement_id, kind, holder_id",
+                (first, last, *ids),
             ),
         )
 
 
-def _part_of_hour(connection: sqlite3.Connection, hour: int, starts_ms: int, ends_ms: int) -> Iterator[Total]:
+def _part_of_hour(
+    connection: sqlite3.Connection, hour: int, starts_ms: int, ends_ms: int, among: Among | None
+) -> Iterator[Total]:
     """Ledger rows never cross an hour, so those of one hour are all that can lie in it."""
+    where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
     for placement_id, kind, holder_id, share, begin, end, busy, measured_ms, energy_mj in connection.execute(
         "SELECT placement_id, kind, holder_id, share, starts_ms, ends_ms, busy, measured_ms, energy_mj"
-        " FROM usage WHERE hour = ? AND starts_ms < ? AND ends_ms > ?",
-        (hour, ends_ms, starts_ms),
+        f" FROM usage WHERE hour = ? AND starts_ms < ? AND ends_ms > ?{where}",
+        (hour, ends_ms, starts_ms, *ids),
     ):
         cut = (begin, end, max(begin, starts_ms), min(end, ends_ms))
         yield Total(

@@ -6,6 +6,7 @@ first and multiplied once. A price that is not known, or in a currency without a
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from pricing import calendar, coverage, price_steps, sheets
 from pricing.grouping import Holder
 from pricing.ledger_dictionary import read_placements
 from pricing.ledger_merge import HOUR_MS
+from pricing.ledger_totals import Among
 from pricing.money import PerHour
 from pricing.price_steps import PriceBook
 from pricing.report import SHARE_MS_PER_HOUR
@@ -93,6 +95,16 @@ class Rates:
         """The prices of the kinds of node that these placements (or all) are."""
         ids = self.placements if placement_ids is None else placement_ids
         return list({(sheet := self._sheets.of(self.placements[id])).key: sheet for id in ids}.values())
+
+    def passes(self, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Among | None]]:
+        """Each epoch with the placements to add up in it: those whose price never changes need only one."""
+        varying = [id for id, placed in self.placements.items() if self._sheet(placed, host=True).varies] if self._edges else []
+        if not varying or len(varying) == len(self.placements):
+            yield from ((epoch, None) for epoch in self.epochs(starts_ms, ends_ms))
+            return
+        ids = json.dumps(varying)
+        yield Epoch(-1, starts_ms, ends_ms), Among(ids, within=False)
+        yield from ((epoch, Among(ids, within=True)) for epoch in self.epochs(starts_ms, ends_ms))
 
     def epochs(self, starts_ms: int, ends_ms: int) -> Iterator[Epoch]:
         """[starts_ms, ends_ms) cut where a rate changes."""
