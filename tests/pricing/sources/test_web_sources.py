@@ -185,7 +185,7 @@ def test_a_server_that_is_not_there_is_unreachable() -> None:
 
 def sku(
     description: str, price: str, *, group: str = "CPU", usage: str = "OnDemand", unit: str = "h", region: str = "us-central1"
-):  # noqa: ANN201
+):
     units, _, rest = price.partition(".")
     return {
         "name": "services/6F81-5844-456A/skus/X", "skuId": "X", "description": description,
