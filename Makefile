@@ -14,7 +14,11 @@ test: $(VENV)/.test
 
 # Cgroups version 2 on a real kernel (user-mode Linux, no KVM), without systemd and with it as process 1.
 # `make test-vm VM_TESTS=FILES` runs others there; tests/support/vm/qemurun has cpuset and PSI too, twelve times slower.
-VM_TESTS ?= tests/vm/test_kernel.py tests/agent/isolation/test_group.py
+JOB_TESTS := tests/agent/jobs/test_manager.py
+VM_TESTS ?= tests/vm/test_kernel.py tests/agent/isolation/test_group.py tests/agent/jobs/test_manager_recovery.py \
+	$(JOB_TESTS)::test_a_job_that_swallows_its_childs_oom_kill_ends_as_oom \
+	$(JOB_TESTS)::test_each_end_has_its_cause_its_figures_and_its_log \
+	$(JOB_TESTS)::test_a_cancelled_job_that_ignores_the_signal_and_hides_is_gone_with_all_its_processes
 VM_SYSTEMD_TESTS ?= tests/vm/test_systemd.py
 VM_BOOT := PYTHONDONTWRITEBYTECODE=1 tests/support/vm/umlrun
 VM_RUN := $(BIN)/python -m pytest -p no:cacheprovider

@@ -139,7 +139,10 @@ class JobAgent:
 
     def groups(self) -> list[Path]:
         """Cgroups of this agent's jobs that exist now."""
-        return [path for top in CGROUPS.glob(f"*/{self.parent}") for path in top.rglob("job-*") if path.is_dir()]
+        return [path for top in self._tops() for path in top.rglob("job-*") if path.is_dir()]
+
+    def _tops(self) -> list[Path]:
+        return [path for pattern in ("*/", "") for path in CGROUPS.glob(f"{pattern}{self.parent}")]
 
     def processes(self) -> list[int]:
         """Processes in cgroups of this agent's jobs."""
@@ -161,7 +164,7 @@ class JobAgent:
         """Ends everything, without asking the agent."""
         self.kill()
         self._kill_all()
-        for top in CGROUPS.glob(f"*/{self.parent}"):
+        for top in self._tops():
             for path in sorted((path for path in top.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts)):
                 path.rmdir()
             top.rmdir()

@@ -148,7 +148,8 @@ class JobNode:
 
     def groups(self) -> list[str]:
         """Cgroups of jobs that are there."""
-        return sorted(str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{PARENT}/job-*"))
+        root = Path("/sys/fs/cgroup")
+        return sorted(str(path) for pattern in ("*/", "") for path in root.glob(f"{pattern}{PARENT}/job-*"))
 
     async def clear(self) -> None:
         self.close()

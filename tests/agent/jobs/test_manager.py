@@ -71,7 +71,8 @@ _ORDER = ("queued", "starting", "running", "stopping", "ended")
 async def test_a_job_that_swallows_its_childs_oom_kill_ends_as_oom() -> None:
     async with job_node(cgroups=True) as node:
         job = await node.run(python(SWALLOWS_OOM), memory_bytes=64 << 20)
-        assert (job.cause, job.exit_code) == ("oom", 0)
+        assert job.cause == "oom"
+        assert job.exit_code == 0 or job.signal == 9, "version 2 kills the whole group, whose exit code nobody can swallow"
         assert "64 MiB" in (job.evidence or "")
         assert job.usage is not None and (job.usage.memory_peak_bytes or 0) > 32 << 20
 

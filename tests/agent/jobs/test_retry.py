@@ -55,7 +55,7 @@ def test_an_attempt_that_never_began_is_begun_again_unless_it_is_to_be_stopped()
     assert next_try(spec(), "lost", 0, T0, RNG, started=False, stop_cause="cancelled") is None
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("cause", sorted(CAUSES))
 def test_a_job_that_was_to_be_cancelled_never_comes_back(cause: str) -> None:
     job = spec(retries=9, interruptible=True, retry_on=("exit", "oom", "signal", "lost", "node_reboot"))
     assert next_try(job, cause, 0, T0, RNG, stop_cause="cancelled") is None
