@@ -163,7 +163,7 @@ class _Fetch:
                     len(counts.refused),
                     outcome,
                     fault,
-                )  # fmt: skip
+                )
             )
 
 
