@@ -33,6 +33,23 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tags: dict[str, str] = {}
 
 
+class BudgetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[budgets]]` table: of one `project`, one `user` or one tag (`"tag:team" = "vision"`), or of everything."""
+
+    name: str
+    amount: str | int
+    """For a calendar month; text like "5000" or "249.50", so that it is exact."""
+    currency: str = "USD"
+    project: str | None = None
+    user: str | None = None
+    tag: Annotated[dict[str, str], msgspec.Meta(max_length=1)] = {}
+    """`tag = { team = "vision" }` is another way to write it."""
+    thresholds: tuple[int | float, ...] = (50, 80, 100)
+    """Percent of the amount, spent; the forecast alerts at 100 %."""
+    timezone: str = ""
+    """Of its months; empty means that of the file."""
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file. `timezone` is an IANA name for calendar days; empty means this machine's zone."""
 
@@ -41,6 +58,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     theme: str = ""
     ledger: str = ""
     """Path of the ledger; default `ledger.db` in the data directory."""
+    budgets: tuple[BudgetConfig, ...] = ()
     silent_seconds: Annotated[float, msgspec.Meta(ge=4, le=86_400)] = 15.0
     """A node that was not heard for longer is lost, and an alert (`node_silent`)."""
 
@@ -96,7 +114,7 @@ def _reason(error: Exception) -> str:
 def check(raw: dict[str, object], file: Path) -> Config:
     """Turns parsed TOML into a Config, or says which key is wrong and what is allowed."""
     try:
-        config = msgspec.convert(raw, Config)
+        config = msgspec.convert(_with_tags(raw), Config)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{file}: {_explain(str(error))}") from None
     seen: set[str] = set()
@@ -106,7 +124,28 @@ def check(raw: dict[str, object], file: Path) -> Config:
             raise ConfigurationError(f"{file}: two nodes are named `{node.name}`; names must differ.")
         seen.add(node.name)
     check_timezone(config.timezone, str(file))
+    if config.budgets:
+        from tui.budgets import check_budgets
+
+        check_budgets(config, str(file))
     return config
+
+
+def _with_tags(raw: dict[str, object]) -> dict[str, object]:
+    """`"tag:team" = "vision"` of a budget as `tag = { team = "vision" }`."""
+    budgets = raw.get("budgets")
+    if not isinstance(budgets, list):
+        return raw
+    return {**raw, "budgets": [_with_tag(one) if isinstance(one, dict) else one for one in budgets]}
+
+
+def _with_tag(budget: dict[str, object]) -> dict[str, object]:
+    named = {key: value for key, value in budget.items() if key.startswith("tag:")}
+    tag = budget.get("tag", {})
+    if not named or not isinstance(tag, dict):
+        return budget
+    rest = {key: value for key, value in budget.items() if key not in named}
+    return {**rest, "tag": {**tag, **{key.removeprefix("tag:"): value for key, value in named.items()}}}
 
 
 def check_timezone(name: str, where: str) -> None:
@@ -126,7 +165,11 @@ def check_node(node: NodeConfig, where: object) -> None:
         )
 
 
-_ALLOWED = {"Config": Config.__struct_fields__, "nodes": NodeConfig.__struct_fields__}
+_ALLOWED = {
+    "Config": Config.__struct_fields__,
+    "nodes": NodeConfig.__struct_fields__,
+    "budgets": BudgetConfig.__struct_fields__,
+}
 
 
 def _explain(message: str) -> str:
@@ -135,7 +178,7 @@ def _explain(message: str) -> str:
     place = where.group(1) if where else ""
     if unknown := re.search(r"unknown field `(.*?)`", message):
         key = unknown.group(1)
-        allowed = _ALLOWED["nodes" if place.startswith("nodes") else "Config"]
+        allowed = _ALLOWED.get(place.partition("[")[0], _ALLOWED["Config"])
         near = difflib.get_close_matches(key, allowed, 1)
         hint = f"did you mean `{near[0]}`?" if near else f"allowed here: {', '.join(allowed)}."
         return f"unknown key `{f'{place}.' if place else ''}{key}`; {hint}"

@@ -20,8 +20,11 @@ from tui.output import print_json, print_table, say
 from tui.terms import notice, options, pricing_of
 
 if TYPE_CHECKING:
+    from pricing.budgets import BudgetState
     from pricing.catalog import Offer
     from pricing.ledger import Ledger
+    from pricing.rates import Pricing
+    from pricing.report import Report
     from tui.sync import NodeSync
 
 
@@ -107,15 +110,46 @@ def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
         notice(ledger, pricing, arguments, now)
         priced = {key: value for key, value in options(pricing, now).items() if key != "now"}
         summary = cost_summary(ledger, pricing.catalog, now, name, **priced)
+        budgets = _budget_states(context, ledger, pricing, now)
     from tui.costs import notes, summary_record, summary_rows
 
     if arguments.json:
-        print_json(summary_record(summary))
+        from tui.budgets import budget_record
+
+        print_json({**summary_record(summary), "budgets": [budget_record(state) for state in budgets]})
     else:
         titles = ("", "ALLOCATED", "IDLE", "TOTAL", "GPU-HOURS", "IDLE GPU-H", "UTIL")
         print_table(titles, summary_rows(summary), ("left", *["right"] * 6))
+        _print_budgets(budgets)
         say_notes(notes(summary.today, summary.month))
-    return code
+    return ExitCode.FAILED if arguments.fail_over and any(state.over for state in budgets) else code
+
+
+def _budget_states(context: Context, ledger: Ledger, pricing: Pricing, now: datetime) -> list[BudgetState]:
+    """What became of the configuration's budgets, under the same terms as the other figures."""
+    if not context.config.budgets:
+        return []
+    from pricing.attribution import attribute
+    from pricing.budgets import budget_states
+    from tui.budgets import budgets_of
+
+    def report_for(keys: tuple[str, ...], start: datetime, end: datetime, tz: str, currency: str) -> Report:
+        return attribute(
+            ledger, pricing.catalog, start, end, keys, tz=tz, **{**options(pricing, now), "currency": currency}
+        )  # fmt: skip
+
+    return budget_states(budgets_of(context.config, context.timezone_name()), report_for, now)
+
+
+def _print_budgets(budgets: Sequence[BudgetState]) -> None:
+    if not budgets:
+        return
+    from tui.budgets import ALIGN, TITLES, budget_notes, budget_rows
+
+    print()
+    print_table(TITLES, budget_rows(budgets), ALIGN)
+    for sentence in budget_notes(budgets):
+        say(f"note: {fmt.clean(sentence)}")
 
 
 def say_notes(sentences: Sequence[str]) -> None:

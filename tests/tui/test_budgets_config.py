@@ -1,0 +1,167 @@
+"""Budgets in config.toml and in `rackrate cost`: each fault names the file and the budget; the figures are the report's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import time_machine
+from pytest import CaptureFixture, MonkeyPatch
+
+from pricing.calendar import milliseconds
+from pricing.ledger import Ledger
+from pricing.usage import Placed, Usage
+from tests.support.cli import rackrate_here, write_config
+from tui.budgets import budgets_of
+from tui.config import Paths, load
+from tui.errors import ConfigurationError
+
+DAY_MS, START = 86_400_000, datetime(2026, 1, 25, tzinfo=UTC)
+NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
+HEAD = '[[budgets]]\nname = "v"\namount = "5000"\n'
+BUDGETS = """\
+timezone = "UTC"
+
+[[budgets]]
+name = "everything"
+amount = 5000
+
+[[budgets]]
+name = "vision"
+project = "vision"
+amount = "700"
+
+[[budgets]]
+name = "red team"
+"tag:team" = "red"
+amount = "1500.50"
+thresholds = [50, 90.5]
+
+[[budgets]]
+name = "ada in yen"
+user = "ada"
+amount = "10"
+currency = "JPY"
+timezone = "Asia/Tokyo"
+"""
+
+
+def read(folder: Path, text: str) -> tuple[str, ...]:
+    write_config(folder, text)
+    config = load(Paths(config_file=folder / "config.toml", data_dir=folder))
+    return tuple(f"{one.scope}: {one.amount} {one.tz}" for one in budgets_of(config, "Europe/Berlin"))
+
+
+def test_a_budget_is_of_a_project_a_user_a_tag_or_everything(tmp_path: Path) -> None:
+    assert read(tmp_path, BUDGETS) == (
+        "everything: $5,000.00 Europe/Berlin",
+        "project vision: $700.00 Europe/Berlin",
+        "tag team=red: $1,500.50 Europe/Berlin",
+        "user ada: JPY 10.00 Asia/Tokyo",
+    )
+    assert read(tmp_path, HEAD + 'tag = { team = "red" }') == ("tag team=red: $5,000.00 Europe/Berlin",)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (HEAD + 'projekt = "vision"', "did you mean `project`"),
+        (HEAD + "x = 1", "allowed here: name, amount, currency, project, user, tag, thresholds, timezone"),
+        ('[[budgets]]\nname = "v"', "missing required field `amount`"),
+        ('[[budgets]]\nname = "v"\namount = 50.5', "amount"),
+        ('[[budgets]]\nname = "v"\namount = "5.000,00"', "budget `v`: The amount"),
+        ('[[budgets]]\nname = "v"\namount = "$5"', "carries a currency sign"),
+        ('[[budgets]]\nname = "v"\namount = "0"', "above 0"),
+        ('[[budgets]]\nname = "v"\namount = "-5"', "above 0"),
+        (HEAD + 'currency = "dollars"', "three capital letters"),
+        (HEAD + 'project = "a"\nuser = "b"', "is of project and user"),
+        (HEAD + 'project = "a"\n"tag:team" = "b"', "is of project and tag:team"),
+        (HEAD + '"tag:team" = "a"\n"tag:room" = "b"', "budgets"),
+        (HEAD + 'project = ""', "does not say which project"),
+        (HEAD + '"tag:" = "x"', "can be of a project"),
+        (HEAD + '"tag:team" = 5', "budgets"),
+        (HEAD + "thresholds = [0]", "threshold that is none"),
+        (HEAD + "thresholds = [inf]", "threshold that is none"),
+        (HEAD + 'thresholds = ["50"]', "thresholds"),
+        (HEAD + 'timezone = "Mars/Base"', "no IANA time zone"),
+        (HEAD + HEAD, "two budgets are named `v`"),
+        ("budgets = 5", "budgets"),
+        ("budgets = [5]", "budgets"),
+    ],
+)
+def test_a_fault_names_the_file_and_what_is_wrong(tmp_path: Path, text: str, part: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        read(tmp_path, text)
+    assert "config.toml" in str(error.value) and part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: MonkeyPatch) -> Path:
+    """54 days of one node at $2 an hour: 12 hours a day held by ada for `vision`, 12 idle; until noon of the 20th of March."""
+    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
+    rows = []
+    for place in range(2 * 54 + 1):
+        begin = milliseconds(START) + place * DAY_MS // 2
+        holder = ("ada", "vision") if place % 2 == 0 else (None, None)
+        rows.append(
+            Usage(
+                place + 1, begin, begin + DAY_MS // 2, "GPU-1", "held" if holder[0] else "idle", None, 1_000_000, *holder, None,
+                None, None, None, 1,
+            )
+        )  # fmt: skip
+    placed = Placed(1, "a", "on_premises", None, None, None, None, "2.00", None, 1, "T4", {"team": "red"})
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.take("a", "meter-a", rows, [placed], 1)
+    return tmp_path
+
+
+@time_machine.travel(NOON, tick=False)
+def test_cost_shows_the_budgets_below_today_and_this_month(home: Path, capfdbinary: CaptureFixture[bytes]) -> None:
+    write_config(home, BUDGETS)
+    done = rackrate_here(capfdbinary, "cost", "--no-sync")
+    assert done.code == 0
+    table = [" ".join(line.split()) for line in done.out.splitlines()]
+    begin = table.index("") + 1
+    assert table[begin].split() == ["BUDGET", "OF", "SPENT", "AMOUNT", "USED", "FORECAST", "FROM", "TO", "STATE"]
+    assert table[begin + 1].startswith("everything everything $936.00 $5,000.00 19% $1,488.00 $1,") and table[
+        begin + 1
+    ].endswith("ok")
+    assert (
+        table[begin + 2].startswith("vision project vision $480.00 $700.00 69% $756.00") and "likely over" in table[begin + 2]
+    )
+    assert table[begin + 3].startswith("red team tag team=red $936.00 $1,500.50 62%")
+    assert table[begin + 4].startswith("ada in yen * user ada JPY 0.00 JPY 10.00")
+    assert "note: budget ada in yen: some of its time has no price in JPY" in done.err
+    assert "no forecast, there are only 0 whole days with cost" in done.err
+
+
+@time_machine.travel(NOON, tick=False)
+def test_cost_as_json_has_the_budgets_with_the_figures_of_the_report(home: Path, capfdbinary: CaptureFixture[bytes]) -> None:
+    write_config(home, BUDGETS)
+    record = rackrate_here(capfdbinary, "cost", "--no-sync", "--json", "--tz", "UTC").json()
+    everything, vision, red, yen = record["budgets"]
+    assert everything["spent"] == record["month"]["total_cost"] == "936.00"
+    assert (vision["of"], vision["value"], vision["month"], vision["timezone"]) == ("project", "vision", "2026-03", "UTC")
+    forecast = vision["forecast"]
+    low, expected, high = (Decimal(forecast[key]) for key in ("low", "expected", "high"))
+    assert Decimal(vision["spent"]) < low < expected < high and forecast["confidence"] == 0.8
+    assert vision["crossed"] == [{"kind": "spent", "percent": 50.0}, {"kind": "forecast", "percent": 100.0}]
+    assert vision["projected_exhaustion"].startswith("2026-03-29") and not vision["over"]
+    assert [one["percent"] for one in red["crossed"]] == [50.0]
+    assert yen["forecast"]["expected"] is None and yen["forecast"]["reason"] and not yen["complete"]
+
+
+@time_machine.travel(NOON, tick=False)
+def test_only_fail_over_makes_an_exit_code_of_a_budget_that_is_spent(home: Path, capfdbinary: CaptureFixture[bytes]) -> None:
+    write_config(home, 'timezone = "UTC"\n' + HEAD)
+    assert rackrate_here(capfdbinary, "cost", "--no-sync", "--fail-over").code == 0
+    write_config(home, 'timezone = "UTC"\n' + HEAD.replace("5000", "900"))
+    done = rackrate_here(capfdbinary, "cost", "--no-sync")
+    assert done.code == 0 and "over" in done.out.splitlines()[-1]
+    assert rackrate_here(capfdbinary, "cost", "--no-sync", "--fail-over").code == 1
+    assert rackrate_here(capfdbinary, "cost", "--no-sync", "--fail-over", "--json").code == 1
+    write_config(home, "")
+    assert rackrate_here(capfdbinary, "cost", "--no-sync", "--json").json()["budgets"] == []
