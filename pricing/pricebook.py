@@ -104,8 +104,10 @@ class PriceBook(Questions):
             return Put(connection, judge, milliseconds(now), accept).take(prices)
 
     def keep_resume(self, cloud: str, wanted: str, token: str | None, now: datetime) -> None:
-        """Notes where a refresh stands; None: it is done."""
+        """Notes where a refresh stands; None: it is done, at `now`."""
         with self.writing() as connection:
+            if token is None:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"done {cloud} {wanted}", milliseconds(now)))
             connection.execute("DELETE FROM sweeps WHERE cloud = ? AND wanted = ?", (cloud, wanted))
             if token is not None:
                 connection.execute("INSERT INTO sweeps VALUES (?, ?, ?, ?)", (cloud, wanted, token, milliseconds(now)))

@@ -190,6 +190,12 @@ class Questions:
             ).fetchone()
         return found[0] if found else None
 
+    def last_done(self, cloud: str, wanted: str) -> datetime | None:
+        """When a refresh of this kind last came to its end."""
+        with self.reading() as connection:
+            found = connection.execute("SELECT value FROM meta WHERE key = ?", (f"done {cloud} {wanted}",)).fetchone()
+        return instant(int(found[0])) if found else None
+
 
 def in_force(connection: sqlite3.Connection, ident: int | None, ms: int) -> Row | None:
     """The row of a key that holds at a moment."""

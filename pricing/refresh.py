@@ -18,6 +18,8 @@ from pricing.sources import Progress, Skipped, Source, SourceFault, Wanted
 
 CHUNK = 2000
 """Prices that are put at once, at most."""
+OVERLAP = timedelta(days=2)
+"""Of a history with what is kept of it."""
 RESUME_HOURS = 12
 """A fetch that was stopped longer ago begins anew: its pages are gone, and its prices old."""
 
@@ -94,10 +96,15 @@ class _Fetch:
         self._accept = accept
         self._kind = kind_of(wanted)
         token = book.resume_token(source.cloud, self._kind, now - timedelta(hours=RESUME_HOURS))
-        self._wanted = wanted._replace(resume=token)
+        self._wanted = wanted._replace(resume=token, since=wanted.since or self._since())
         self._waiting: list[Price] = []
         self._result = PutResult()
         self._skipped: list[Skipped] = []
+
+    def _since(self) -> datetime | None:
+        """History is asked for from a while before the last refresh of the same: the rest is kept already."""
+        last = self._book.last_done(self._source.cloud, self._kind)
+        return None if last is None else last - OVERLAP
 
     def run(self) -> CloudSummary:
         outcome, fault = "done", None

@@ -12,7 +12,7 @@ import pytest
 
 from pricing.pricebook import PriceBook
 from pricing.prices import Price
-from pricing.refresh import RESUME_HOURS, refresh
+from pricing.refresh import OVERLAP, RESUME_HOURS, refresh
 from pricing.sources import OnProgress, Progress, Skipped, Throttled, Wanted
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -99,6 +99,7 @@ def test_what_came_before_a_fault_is_kept_and_the_next_refresh_goes_on_from_ther
     assert whole.asked[0].resume == "2" and resumed.clouds[0].resumed and resumed.clouds[0].result.new == 1
     fresh = FakeSource(*pages)
     assert not refresh(book, [(fresh, WANTED)], NOW).clouds[0].resumed and fresh.asked[0].resume is None
+    assert whole.asked[0].since is None and fresh.asked[0].since == NOW + timedelta(hours=1) - OVERLAP
 
 
 def test_an_old_place_or_one_of_another_question_is_not_resumed_from(book: PriceBook) -> None:
