@@ -31,6 +31,9 @@ from pricing.reports.pages import Attribute, Progress
 from pricing.reports.parquet import import_arrow
 
 PLACES = 10
+"""Of costs."""
+FINE_PLACES = 12
+"""Of quantities and unit prices: their product is the cost to one part in 10^9, as the specification's validator asks."""
 ROWS_PER_GROUP = 64_000
 Value = str | Decimal | datetime | None
 
@@ -123,6 +126,7 @@ def _cells(charge: Charge, source: FocusSource, rounding: _Carried) -> dict[str,
     cells |= _how_much(charge)
     cells |= _commitment(charge)
     cells["BillingAccountId"] = source.account or (charge.names["cloud"] or "on_premises")
+    cells["BillingAccountName"] = source.account or cells["ProviderName"]
     cells["BillingAccountType"] = "Billing account"
     cells["BillingCurrency"] = source.currency
     return cells
@@ -227,7 +231,7 @@ def _commitment(charge: Charge) -> dict[str, Value]:
 
 
 def _number(value: Fraction | None) -> Decimal | None:
-    return None if value is None else Decimal(round(value * 10**PLACES)).scaleb(-PLACES)
+    return None if value is None else Decimal(round(value * 10**FINE_PLACES)).scaleb(-FINE_PLACES)
 
 
 def _ratio(cost: Fraction, quantity: Fraction | None) -> Decimal | None:

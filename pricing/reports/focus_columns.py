@@ -1,8 +1,8 @@
 """The columns of a FOCUS 1.2 file that Rackrate writes, in the order in which they stand.
 
 Invariant: the mandatory columns of the specification are all here, columns of our own are last and begin with `x_`.
-(Specification: https://focus.finops.org, version 1.2.) Left out, for they do not apply: InvoiceId (nothing is invoiced),
-CapacityReservation*, PricingCurrency* (prices are told in the billing currency), SubAccount*.
+(Specification: https://focus.finops.org, version 1.2.) InvoiceId is always NULL: nothing is invoiced here. Left out, for they
+do not apply: CapacityReservation*, PricingCurrency* (prices are told in the billing currency), SubAccount*.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ COLUMNS = (
     Column("ContractedCost", "decimal", False),
     Column("ContractedUnitPrice", "decimal"),
     Column("EffectiveCost", "decimal", False),
+    Column("InvoiceId"),
     Column("InvoiceIssuerName", "string", False),
     Column("ListCost", "decimal", False),
     Column("ListUnitPrice", "decimal"),

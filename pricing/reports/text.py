@@ -1,6 +1,7 @@
 """A report as an aligned table for a terminal: the main columns, and the totals below a line.
 
-Invariant: text from outside is shown without control characters, so it cannot steer the terminal.
+Invariant: the cost columns that are shown sum to the total: those that most reports have no money in appear when theirs
+have. Text from outside is shown without control characters, so it cannot steer the terminal.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ _TITLES = {
     "energy_kwh": "KWH",
     "allocated_cost": "ALLOCATED",
     "idle_cost": "IDLE",
+    "unused_commitment_cost": "UNUSED CMT",
+    "adjustment_cost": "ADJUSTED",
     "total_cost": "TOTAL",
 }
+_RARE = ("unused_commitment_cost", "adjustment_cost")
 UNKNOWN = "–"
 PARTLY = "*"
 
@@ -30,8 +34,9 @@ PARTLY = "*"
 def write(source: Source, stream: TextIO) -> None:
     """Writes the table; a cost with `*` leaves out time that has no price."""
     shown, report = whole(source), head_of(source)
-    names = [*shown.group_by, *_TITLES]
-    lines = [[clean(name).upper() for name in shown.group_by] + list(_TITLES.values())]
+    titles = {name: title for name, title in _TITLES.items() if name not in _RARE or _has_money(shown, name)}
+    names = [*shown.group_by, *titles]
+    lines = [[clean(name).upper() for name in shown.group_by] + list(titles.values())]
     lines += [_line(names, row) for row in shown.rows]
     lines.append(_totals(names, shown))
     widths = [max(width(line[place]) for line in lines) for place in range(len(names))]
@@ -41,9 +46,13 @@ def write(source: Source, stream: TextIO) -> None:
     stream.write("\n".join([*body, *_notes(report)]) + "\n")
 
 
+def _has_money(shown: Table, name: str) -> bool:
+    return any(row[name] for row in (*shown.rows, shown.totals))
+
+
 def _notes(report: Report) -> list[str]:
     if report.totals.complete:
-        return []
+        return [] if report.currency == "USD" else [f"(all in {clean(report.currency)})"]
     return [f"{PARTLY} not complete: some time has no price and is in no cost (all in {clean(report.currency)})"]
 
 
