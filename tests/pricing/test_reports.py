@@ -226,3 +226,15 @@ def test_a_link_is_followed_and_a_device_written_to(tmp_path: Path) -> None:
 def test_an_unknown_format_is_a_sentence() -> None:
     with pytest.raises(ReportError, match="'xlsx' is no report format: use text, csv, json"):
         text_of(report(), "xlsx")
+
+
+def test_the_text_shows_unused_commitments_and_corrections_where_there_are_some_so_that_its_columns_sum_to_the_total() -> None:
+    plain = text_of(report(row("ann", Fraction(5))), "text").splitlines()[0]
+    assert "UNUSED CMT" not in plain and "ADJUSTED" not in plain
+    said = text_of(
+        report(row("ann", Fraction(5)), row("(adjustment)", 0, adjustment_cost=Fraction(-2)), row("(unused commitment)", 0, unused_commitment_cost=Fraction(4))),
+        "text",
+    ).splitlines()  # fmt: skip
+    assert said[0].split()[-6:] == ["ALLOCATED", "IDLE", "UNUSED", "CMT", "ADJUSTED", "TOTAL"]
+    assert said[-1].split()[-5:] == ["5.00", "0.00", "4.00", "-2.00", "7.00"]
+    assert text_of(replace(report(row()), currency="CNY"), "text").splitlines()[-1] == "(all in CNY)"
