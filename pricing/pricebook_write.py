@@ -136,9 +136,9 @@ class Put:
         self._counts["unchanged"] += 1
         if row.valid_ms != before.valid_ms and not row.is_sight:
             self._insert(ident, row)
-        elif row.last_ms > before.last_ms:
+        elif row.last_ms > before.last_ms or row.valid_ms > before.until_ms:
             self._connection.execute(
-                "UPDATE prices SET last_ms = ?, until_ms = MAX(until_ms, ?), source_id = ?, sku = COALESCE(?, sku)"
+                "UPDATE prices SET last_ms = MAX(last_ms, ?), until_ms = MAX(until_ms, ?), source_id = ?, sku = COALESCE(?, sku)"
                 " WHERE key_id = ? AND valid_ms = ? AND first_ms = ?",
                 (row.last_ms, row.valid_ms, row.source_id, row.sku, ident, before.valid_ms, before.first_ms),
             )
