@@ -109,14 +109,19 @@ class BudgetState:
         return self.ratio > 1
 
     @property
+    def known(self) -> bool:
+        """Some of what was spent is known, or all that there was is."""
+        return self.complete or self.spent > 0
+
+    @property
     def word(self) -> str:
-        """`over`, `likely over`, `80% spent`, `ok`."""
+        """`over`, `likely over`, `80% spent`, `ok`; `not known` where an incomplete sum has not crossed anything yet."""
         if self.over:
             return "over"
         if any(one.kind == "forecast" for one in self.crossed):
             return "likely over"
         spent = [one.percent for one in self.crossed if one.kind == "spent"]
-        return f"{max(spent):f}% spent" if spent else "ok"
+        return f"{max(spent):f}% spent" if spent else "ok" if self.complete else "not known"
 
 
 class BudgetAlert(NamedTuple):

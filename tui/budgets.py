@@ -63,8 +63,9 @@ def _cells(state: BudgetState) -> tuple[str, ...]:
     return (
         fmt.clean(budget.name if state.complete else f"{budget.name} *"),
         fmt.clean(budget.scope),
-        *(_money(value, budget) for value in (state.spent, budget.amount.fraction)),
-        fmt.percent(float(state.ratio)),
+        _money(state.spent if state.known else None, budget),
+        _money(budget.amount.fraction, budget),
+        fmt.percent(float(state.ratio) if state.known else None),
         *(_money(value, budget) for value in (forecast.expected, forecast.low, forecast.high)),
         state.word,
     )
@@ -99,8 +100,8 @@ def budget_record(state: BudgetState) -> dict[str, Any]:
         "timezone": budget.tz,
         "currency": budget.amount.currency,
         "amount": _text(budget.amount.fraction),
-        "spent": _text(state.spent),
-        "spent_ratio": round(float(state.ratio), 6),
+        "spent": _text(state.spent) if state.known else None,
+        "spent_ratio": round(float(state.ratio), 6) if state.known else None,
         "complete": state.complete,
         "forecast": {
             "expected": _text(forecast.expected),

@@ -136,7 +136,9 @@ def test_time_without_a_price_in_this_month_makes_it_incomplete() -> None:
     assert state(budget(), {"vision": old}).complete
     unpriced: dict[str, Fraction | None] = {**each_day(20), "2026-03-10": None}
     found = state(budget(), {"vision": unpriced})
-    assert not found.complete and found.spent == 380
+    assert not found.complete and found.spent == 380 and found.known and found.word == "not known"
+    nothing = state(budget(), {"vision": {"2026-03-10": None}})
+    assert not nothing.known and nothing.spent == 0
     (missing,) = budget_states([budget()], Reports({"vision": each_day(20)}, ("node a: rows 1 to 5 ...",)), NOON)
     assert not missing.complete
 

@@ -133,7 +133,8 @@ def test_cost_shows_the_budgets_below_today_and_this_month(home: Path, capfdbina
         table[begin + 2].startswith("vision project vision $480.00 $700.00 69% $756.00") and "likely over" in table[begin + 2]
     )
     assert table[begin + 3].startswith("red team tag team=red $936.00 $1,500.50 62%")
-    assert table[begin + 4].startswith("ada in yen * user ada JPY 0.00 JPY 10.00")
+    assert table[begin + 4].startswith("ada in yen * user ada – JPY 10.00 – –"), "unknown is not 0"
+    assert table[begin + 4].endswith("not known")
     assert "note: budget ada in yen: some of its time has no price in JPY" in done.err
     assert "no forecast, there are only 0 whole days with cost" in done.err
 
@@ -152,6 +153,7 @@ def test_cost_as_json_has_the_budgets_with_the_figures_of_the_report(home: Path,
     assert vision["projected_exhaustion"].startswith("2026-03-29") and not vision["over"]
     assert [one["percent"] for one in red["crossed"]] == [50.0]
     assert yen["forecast"]["expected"] is None and yen["forecast"]["reason"] and not yen["complete"]
+    assert yen["spent"] is None and yen["spent_ratio"] is None and yen["state"] == "not known"
 
 
 @time_machine.travel(NOON, tick=False)
