@@ -5,12 +5,13 @@ Invariant: the figures are the totals of the same reports that `rackrate report`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pricing.attribution import CostSummary
 from pricing.report import Report
 from pricing.reports.json import document
-from pricing.reports.table import table
+from pricing.reports.table import Cell, table
 from tui import format as fmt
 
 
@@ -25,14 +26,32 @@ def _record(report: Report) -> dict[str, Any]:
     return {**{key: whole[key] for key in kept}, **whole["totals"]}
 
 
-def summary_rows(summary: CostSummary) -> list[tuple[str, ...]]:
-    """Cells of `rackrate cost`; `*` marks a range that is not complete."""
-    return [_cells("today", summary.today), _cells("this month", summary.month)]
+_TITLES = {
+    "allocated_cost": "ALLOCATED",
+    "idle_cost": "IDLE",
+    "unused_commitment_cost": "UNUSED CMT",
+    "adjustment_cost": "ADJUSTED",
+    "total_cost": "TOTAL",
+}
+_RARE = ("unused_commitment_cost", "adjustment_cost")
 
 
-def _cells(name: str, report: Report) -> tuple[str, ...]:
-    shown, totals = table(report).totals, report.totals
-    money = [shown[key] for key in ("allocated_cost", "idle_cost", "total_cost")]
+def summary_table(summary: CostSummary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Titles and cells of `rackrate cost`; `*` marks a range that is not complete.
+
+    The costs that are shown sum to the total: unused commitments and corrections appear where there are some.
+    """
+    ranges = (("today", summary.today), ("this month", summary.month))
+    shown = [table(report).totals for _, report in ranges]
+    names = [name for name in _TITLES if name not in _RARE or any(cells[name] for cells in shown)]
+    titles = ("", *(_TITLES[name] for name in names), "GPU-HOURS", "IDLE GPU-H", "UTIL")
+    return titles, [
+        _cells(name, report, [cells[key] for key in names]) for (name, report), cells in zip(ranges, shown, strict=True)
+    ]
+
+
+def _cells(name: str, report: Report, money: Sequence[Cell]) -> tuple[str, ...]:
+    totals = report.totals
     return (
         name if report.complete else f"{name} *",
         *(fmt.UNKNOWN if cell is None else _money(cell, report.currency) for cell in money),

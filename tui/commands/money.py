@@ -111,15 +111,15 @@ def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
         priced = {key: value for key, value in options(pricing, now).items() if key != "now"}
         summary = cost_summary(ledger, pricing.catalog, now, name, **priced)
         budgets = _budget_states(context, ledger, pricing, now)
-    from tui.costs import notes, summary_record, summary_rows
+    from tui.costs import notes, summary_record, summary_table
 
     if arguments.json:
         from tui.budgets import budget_record
 
         print_json({**summary_record(summary), "budgets": [budget_record(state) for state in budgets]})
     else:
-        titles = ("", "ALLOCATED", "IDLE", "TOTAL", "GPU-HOURS", "IDLE GPU-H", "UTIL")
-        print_table(titles, summary_rows(summary), ("left", *["right"] * 6))
+        titles, rows = summary_table(summary)
+        print_table(titles, rows, ("left", *["right"] * (len(titles) - 1)))
         _print_budgets(budgets)
         say_notes(notes(summary.today, summary.month))
     return ExitCode.FAILED if arguments.fail_over and any(state.over for state in budgets) else code
