@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -160,7 +160,7 @@ def _time(text: str, file: str, number: int, tz: tzinfo | None, traps: list[Trap
             traps.append(trap("local_time", file, number, what))
             return None
         found = found.replace(tzinfo=tz)
-    return milliseconds(found.astimezone(UTC))
+    return milliseconds(found)
 
 
 def price_of(value: object, file: str, number: int, traps: list[Trap]) -> Decimal | None:

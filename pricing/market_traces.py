@@ -20,6 +20,9 @@ from pricing.market_steps import StepFunction
 from pricing.market_traps import Trap, trap
 
 UNAVAILABLE, AVAILABLE, UNKNOWN = 0, 1, 2
+LONGEST_GAP_SECONDS = 366 * 86_400
+MOST_TICKS = 50_000_000
+"""Of windows that are put together: 950 years of ten minutes; beyond, a start is wrong."""
 MOST_TICK_TRAPS = 5
 """Of one file: a file of another kind has thousands."""
 
@@ -145,6 +148,12 @@ def stitched_ticks(traces: Iterable[Trace]) -> tuple[list[Trace], list[Trap]]:
             whole.append(trace)
     traps: list[Trap] = []
     for windows in groups.values():
+        ticks = max(one.first_tick + len(one.states) for one in windows) - min(one.first_tick for one in windows)
+        if ticks > MOST_TICKS:
+            what = f"its windows of {windows[0].place} lie {ticks:,} ticks apart, so a start is wrong; they stay as they are."
+            traps.append(trap("bad_time", windows[0].file, None, what))
+            whole += windows
+            continue
         whole.append(_joined(sorted(windows, key=lambda one: (one.first_tick, one.file)), traps))
     return whole, traps
 
@@ -187,8 +196,10 @@ def read_trace(
     traps: list[Trap] = []
     metadata, data = document["metadata"], document["data"]
     gap = metadata.get("gap_seconds") if isinstance(metadata, dict) else None
-    if isinstance(gap, bool) or not isinstance(gap, int | Decimal) or gap <= 0:
-        return None, [trap("not_history", file, None, "its metadata has no gap_seconds above 0; it is left out.")]
+    if isinstance(gap, bool) or not isinstance(gap, int | Decimal) or not 0 < gap <= LONGEST_GAP_SECONDS:
+        return None, [
+            trap("not_history", file, None, "its metadata has no gap_seconds above 0 (up to a year); it is left out.")
+        ]
     if not isinstance(data, list) or not data:
         return None, [trap("empty_list", file, None, "has no ticks.")]
     first_tick, start_ms = _start(metadata.get("start_time"), file, tz, traps)

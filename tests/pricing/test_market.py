@@ -197,6 +197,12 @@ def test_windows_that_contradict_each_other_are_unknown_there() -> None:
     assert whole.states == bytes([1, 2, 0]) and "1 ticks" in str(trap)
 
 
+def test_windows_with_a_wrong_start_are_not_put_together() -> None:
+    windows = [trace("11"), trace("00", first_tick=10**15, file="b")]
+    whole, (trap,) = stitched_ticks(windows)
+    assert whole == windows and "a start is wrong" in str(trap)
+
+
 def test_dated_windows_are_stitched_on_the_clock_and_the_later_one_stands() -> None:
     prices = (Decimal(1), Decimal(2), None)
     one = Trace("z", "a", Fraction(195), bytes([1, 1, 0]), 0, 0, prices)

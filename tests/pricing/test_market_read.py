@@ -185,6 +185,7 @@ def test_what_one_means_in_a_trace_has_to_be_said(tmp_path: Path) -> None:
         (trace(metadata={}), ["not_history"], "no gap_seconds"),
         (trace(metadata={"gap_seconds": 0}), ["not_history"], "no gap_seconds"),
         (trace(metadata={"gap_seconds": True}), ["not_history"], "no gap_seconds"),
+        (trace(metadata={"gap_seconds": 1e300}), ["not_history"], "up to a year"),
         (trace(metadata=None), ["not_history"], "no gap_seconds"),
         (trace(data=[]), ["empty_list"], "no ticks"),
         (trace(data=[0, None, 2]), ["bad_tick", "bad_tick"], "row 2: None is neither 0 nor 1"),
