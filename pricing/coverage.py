@@ -39,7 +39,6 @@ def apply(
     connection: sqlite3.Connection, placements: Mapping[int, Placed], sheets: Sheets, starts_ms: int, ends_ms: int
 ) -> Coverage:
     """Sets `covered` and `paid` of the sheets that commitments touch in [starts_ms, ends_ms)."""
-    starts_ms, ends_ms = starts_ms // HOUR_MS * HOUR_MS, -(-ends_ms // HOUR_MS) * HOUR_MS
     commitments = [one for one in sheets.terms.commitments if one.starts_ms < ends_ms and one.ends_ms > starts_ms]
     if not commitments:
         return Coverage()

@@ -78,8 +78,9 @@ class Rates:
         self.placements: dict[int, Placed] = read_placements(connection)
         self.holders = {id: Holder(*names) for id, *names in connection.execute("SELECT id, user, project, job FROM holders")}
         self.pricing = pricing
-        self._sheets = Sheets(pricing.catalog, pricing.prices, pricing.currency, pricing.terms, pricing.book, (start, end))
-        span = calendar.milliseconds(start), calendar.milliseconds(end)
+        span = calendar.milliseconds(start) // HOUR_MS * HOUR_MS, -(-calendar.milliseconds(end) // HOUR_MS) * HOUR_MS
+        hours = calendar.instant(span[0]), calendar.instant(span[1])  # an hour has one rate, however a range cuts it
+        self._sheets = Sheets(pricing.catalog, pricing.prices, pricing.currency, pricing.terms, pricing.book, hours)
         self.coverage = coverage.apply(connection, self.placements, self._sheets, *span) if covered else coverage.Coverage()
         self._edges = self._changes()
         self._divided: dict[tuple[Key, int], tuple[int, Rate | None]] = {}

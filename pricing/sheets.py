@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Protocol
 
-from pricing import contracts, price_steps
+from pricing import contracts, price_steps, quotes
 from pricing.calendar import milliseconds
 from pricing.instances import InstanceType
 from pricing.money import PerHour
@@ -156,14 +156,15 @@ class Sheets:
         )
 
     def _points(self, placed: Placed, purchase: str | None, quote: Quote) -> list[tuple[int, PerHour | None]]:
-        """The book's prices as far as it has some, the catalog's before them."""
+        """The book's prices as far as it has some, the catalog's before them; what the node states where neither has one."""
+        stated = quotes.from_configuration(placed.usd_per_hour)
         points: list[tuple[int, PerHour | None]] = [(ALWAYS, quote.price)]
         cloud = (placed.cloud or "").strip().lower()
         if self._book is not None and placed.instance_type is not None and cloud not in ("", "on_premises"):
             kept = self._book.steps(
                 cloud, placed.region, placed.zone, placed.instance_type, purchase or "on_demand", *self._span
             )
-            points += [(milliseconds(at), price) for at, price in kept]
+            points += [(milliseconds(at), price or (stated and stated.price)) for at, price in kept]
         return points
 
     def _place(self, placed: Placed) -> Place | None:

@@ -50,7 +50,11 @@ class Book:
     def steps(
         self, cloud: str, region: object, zone: object, instance_type: str, purchase: str, start: datetime, end: datetime
     ):  # noqa: ANN201
-        return self.points if self.purchase in (None, purchase) else []
+        """As a price book does: only of [start, end), with the price in force at `start` said to be from then on."""
+        if self.purchase not in (None, purchase):
+            return []
+        carried = [price for at, price in self.points if at <= start][-1:]
+        return [(start, price) for price in carried] + [(at, price) for at, price in self.points if start < at < end]
 
 
 def random_book(rng: Random) -> Book:
@@ -295,6 +299,15 @@ def test_what_was_held_but_not_measured_is_not_called_unused() -> None:
     (ann, idle) = report_of(rows, "user").rows
     assert (ann.allocated_cost, ann.allocated_unused_cost) == (16, 6)
     assert (idle.idle_cost, idle.allocated_unused_cost) == (8, 0)
+
+
+def test_a_price_that_the_book_does_not_know_is_the_one_that_the_node_states_and_else_unknown() -> None:
+    book = Book([(START, None), (START + timedelta(hours=1), "16")])
+    rows = [usage(1, "held", 0, user="ann"), usage(2, "held", 1, user="bob")]
+    assert [row.total_cost for row in report_of(rows, "user", book=book).rows] == [8, 16]
+    bare = report_of(rows, "user", NODE._replace(usd_per_hour=None), book=book)
+    assert [row.total_cost for row in bare.rows] == [None, 16]
+    assert bare.unpriced[0].startswith("node node: 1.00 h have no price")
 
 
 def test_a_price_that_rises_at_half_past_counts_from_then_on() -> None:
