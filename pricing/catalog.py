@@ -64,6 +64,11 @@ class Catalog:
         laid._shipped, laid._book, laid._now = self, book, now
         return laid
 
+    @property
+    def history(self) -> ExactSteps | None:
+        """The prices over time, for attribution; None without a price book: then each price holds at all times."""
+        return None if self._book is None else ExactSteps(self)
+
     def offers(
         self,
         cloud: str | None = None,
@@ -139,14 +144,21 @@ class Catalog:
         purchase: str | None,
         start: datetime,
         end: datetime,
+        *,
+        estimates: bool = True,
     ) -> list[tuple[datetime, PerHour | None]]:
-        """What `quote` says at each moment of [start, end): the price from each moment on, the one at `start` first."""
+        """What `quote` says at each moment of [start, end): the price from each moment on, the one at `start` first.
+
+        Without `estimates`, only from moments on at which the very offer's price is known.
+        """
         asked = (_clean(cloud, lower=True), _clean(region), _clean(zone, lower=True), _clean(instance_type), _clean(purchase))
         steps: list[tuple[datetime, PerHour | None]] = []
         for moment in sorted({start} | {at for at in self._moments(*asked) if start < at < end}):
-            price = self._look_up(*asked, moment).price
-            if not steps or steps[-1][1] != price:
-                steps.append((moment, price))
+            quote = self._look_up(*asked, moment)
+            if not estimates and (quote.estimated or quote.price is None):
+                continue
+            if not steps or steps[-1][1] != quote.price:
+                steps.append((moment, quote.price))
         return steps
 
     def _moments(
@@ -234,6 +246,25 @@ class Catalog:
         if self._shipped is not None:
             return self._shipped._shapes
         return read_instances(self._folder / "instance_types.csv")
+
+
+class ExactSteps:
+    """A catalog's prices over time as `pricing.price_steps.PriceBook`: a price that a node states beats an estimate."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def steps(
+        self,
+        cloud: str,
+        region: str | None,
+        zone: str | None,
+        instance_type: str,
+        purchase: str,
+        start: datetime,
+        end: datetime,
+    ) -> list[tuple[datetime, PerHour | None]]:
+        return self._catalog.steps(cloud, region, zone, instance_type, purchase, start, end, estimates=False)
 
 
 def _clean(text: str | None, *, lower: bool = False) -> str | None:

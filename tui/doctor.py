@@ -72,7 +72,7 @@ def _nodes(context: Context) -> Iterator[Check]:
 
     try:
         with context.nodes() as nodes:
-            fleet = asyncio.run(fetch(nodes, context.client_for))
+            fleet = asyncio.run(fetch(nodes, context.client_for, context.catalog()))
     except RackrateError as error:
         yield Check("nodes", "fail", str(error))
         return
@@ -108,14 +108,16 @@ def _ledger(context: Context) -> Iterator[Check]:
 
 
 def _catalog(context: Context) -> Iterator[Check]:
-    from pricing.catalog import Catalog
-
-    offers = Catalog.embedded().offers()
+    offers = context.catalog().offers()
     newest: dict[str, Any] = {}
     for offer in offers:
         newest[offer.cloud] = max(newest.get(offer.cloud, offer.as_of), offer.as_of)
     dates = ", ".join(f"{cloud} {date}" for cloud, date in sorted(newest.items()))
-    yield Check("prices", "ok", f"{len(offers)} offers that ship with the program; newest: {dates}")
+    if problem := context.catalog().problem:
+        yield Check("price book", "warn", problem)
+    kept = sum(offer.valid_from is not None for offer in offers)
+    origin = f"{kept} of them from the price book" if kept else "all of them ship with the program; rackrate prices refresh"
+    yield Check("prices", "ok", f"{len(offers)} offers, {origin}; newest: {dates}")
 
 
 def _terminal(context: Context) -> Iterator[Check]:

@@ -21,9 +21,11 @@ AT_ONCE = 64
 FIRST_SAMPLE_SECONDS = 5.0
 
 
-async def fetch(nodes: Sequence[NodeConfig], client_for: Callable[[NodeConfig], AgentClient]) -> Fleet:
-    """Identity, newest sample and active alerts of every node."""
-    fleet = Fleet(Catalog.embedded())
+async def fetch(
+    nodes: Sequence[NodeConfig], client_for: Callable[[NodeConfig], AgentClient], catalog: Catalog | None = None
+) -> Fleet:
+    """Identity, newest sample and active alerts of every node. `catalog` None: the prices that ship."""
+    fleet = Fleet(catalog or Catalog.embedded())
     for node in nodes:
         fleet.add(node.name, node.url, node.tags)
     gate = asyncio.Semaphore(AT_ONCE)

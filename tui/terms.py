@@ -24,7 +24,6 @@ TERMS_FILE = "terms.toml"
 
 def pricing_of(context: Context, arguments: argparse.Namespace) -> Pricing:
     """The catalog, the terms and the currency that the options choose."""
-    from pricing.catalog import Catalog
     from pricing.money import Money
     from pricing.rates import Pricing
     from pricing.terms import Terms, load
@@ -33,7 +32,8 @@ def pricing_of(context: Context, arguments: argparse.Namespace) -> Pricing:
     named = getattr(arguments, "terms", None)
     terms = load(_existing(context, named)) if named else load(beside) if beside.exists() else Terms()
     currency = Money.parse("0", (getattr(arguments, "currency", None) or "USD").strip().upper()).currency
-    return Pricing(Catalog.embedded(), {}, currency, terms)
+    catalog = context.catalog()
+    return Pricing(catalog, {}, currency, terms, catalog.history)
 
 
 def _existing(context: Context, named: str) -> Any:

@@ -128,8 +128,13 @@ def test_spot_without_a_zone_is_the_median_at_each_moment(overlaid) -> None:  # 
     steps = catalog.steps(*where, day(11, 5), NOW)
     assert steps == [(day(11, 5), PerHour(Decimal(4))), (day(11, 10), PerHour(Decimal(5)))]
     assert catalog.quote(*where, at=day(11, 6)).estimated
+    assert catalog.history is not None and SHIPPED.history is None
+    assert catalog.history.steps(*where, day(11, 5), NOW) == []  # type: ignore[arg-type]
+    unheard = ("aws", "us-west-9", None, "x9.unheard", "on_demand")
+    assert catalog.history.steps(*unheard, day(11, 5), NOW) == [] and catalog.steps(*unheard, day(11, 5), NOW) == [(day(11, 5), None)]
     one = catalog.steps("aws", None, "usw9-az1", "p4d.24xlarge", "spot", day(11, 5), NOW)
     assert one == [(day(11, 5), PerHour(Decimal(3))), (day(11, 10), PerHour(Decimal(8)))]
+    assert one == catalog.history.steps("aws", None, "usw9-az1", "p4d.24xlarge", "spot", day(11, 5), NOW)
 
 
 def test_a_price_that_begins_in_the_future_is_not_the_price_of_now(overlaid) -> None:  # noqa: ANN001

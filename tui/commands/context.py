@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import tzinfo
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -18,7 +19,9 @@ from tui.errors import WrongUsage
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
+    from pricing.catalog import Catalog
     from pricing.ledger import Ledger
+    from pricing.pricebook import PriceBook
 
 
 class Context:
@@ -59,6 +62,31 @@ class Context:
         path = self.paths.ledger_path(self.config)
         path.parent.mkdir(parents=True, exist_ok=True)
         return Ledger.open(path)
+
+    @cached_property
+    def prices_path(self) -> Path:
+        """The price book's file; there may be none."""
+        from tui.catalogs import BOOK
+
+        return self.paths.data_dir / BOOK
+
+    def catalog(self) -> Catalog:
+        """The prices that ship, and over them those that `rackrate prices refresh` brought; read once."""
+        return self._catalog
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        from tui.catalogs import overlaid
+        from tui.output import say
+
+        return overlaid(self.prices_path, lambda sentence: say(f"rackrate: {sentence}"))
+
+    def open_prices(self) -> PriceBook:
+        """Opens (or makes) the price book."""
+        from pricing.pricebook import PriceBook
+
+        self.prices_path.parent.mkdir(parents=True, exist_ok=True)
+        return PriceBook.open(self.prices_path)
 
     def timezone_name(self, asked: str | None = None) -> str:
         """The zone of calendar days: `--tz`, else the configuration's, else this machine's."""

@@ -29,7 +29,7 @@ def look(context: Context) -> Fleet:
     from tui.fetch import fetch
 
     with context.nodes() as nodes:
-        return asyncio.run(fetch(nodes, context.client_for))
+        return asyncio.run(fetch(nodes, context.client_for, context.catalog()))
 
 
 def verdict(fleet: Fleet, *, quiet: bool = False) -> ExitCode:

@@ -113,6 +113,7 @@ class _Run:
         nodes: Sequence[NodeConfig],
     ) -> None:
         self._client_for = context.client_for
+        self._catalog = context.catalog
         self._arguments = arguments
         self._wanted = wanted
         self._packed = packed
@@ -189,7 +190,7 @@ class _Run:
         from tui.query import parse
 
         await self._resolve_after()
-        fleet = await fetch(self._nodes, self._client_for)
+        fleet = await fetch(self._nodes, self._client_for, self._catalog())
         failed = failures(fleet)
         for name, error in failed.items():
             say(f"rackrate: {fmt.clean(name)}: {error}")

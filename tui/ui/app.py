@@ -97,6 +97,7 @@ class RackrateApp(App[None]):
         nodes: Sequence[NodeConfig] = (),
         client_for: Callable[[NodeConfig], AgentClient] | None = None,
         ledger_path: Path | None = None,
+        prices_path: Path | None = None,
         timezone: str = "UTC",
         theme: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -115,6 +116,7 @@ class RackrateApp(App[None]):
         self._configured = nodes
         self._client_for = client_for
         self._ledger_path = ledger_path
+        self._prices_path = prices_path
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
         self._retry_seconds = RETRY_SECONDS
@@ -217,9 +219,11 @@ class RackrateApp(App[None]):
         catalog, error = None, None
         try:
             import tui.live  # noqa: F401
-            from pricing.catalog import Catalog
+            from tui.catalogs import overlaid
 
-            catalog = Catalog.embedded()
+            said: list[str] = []
+            catalog = overlaid(self._prices_path, said.append)
+            error = said[0] if said else None
         except Exception as fault:  # noqa: BLE001 - without prices the fleet is still worth seeing
             error = f"The prices could not be read: {fault}"
         self.post_message(CatalogRead(catalog, error))
@@ -242,9 +246,10 @@ class RackrateApp(App[None]):
         if self._ledger_thread is not None and self._ledger_thread.is_alive():
             return
         path, nodes, client_for, zone = self._ledger_path, self._configured, self._client_for, self._timezone
+        prices = self._prices_path
         if path is not None and client_for is not None:
             self._ledger_thread = in_background(
-                lambda: read_costs(path, nodes, client_for, zone), lambda costs: self._post(CostsRead(costs))
+                lambda: read_costs(path, nodes, client_for, zone, prices), lambda costs: self._post(CostsRead(costs))
             )
 
     def _post(self, message: Message) -> None:
@@ -366,6 +371,7 @@ def run(
     client_for: Callable[[NodeConfig], AgentClient],
     *,
     ledger_path: Path | None,
+    prices_path: Path | None = None,
     timezone: str,
     theme: str = "",
     silent_seconds: float = LOST_SECONDS,
@@ -379,7 +385,8 @@ def run(
     terminal.allow_many_files()
     terminal.follow_real_size()
     app = RackrateApp(
-        fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, timezone=timezone, theme=theme
+        fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, prices_path=prices_path, timezone=timezone,
+        theme=theme,
     )
     gc.set_threshold(GC_ALLOCATIONS, 50, 50)
     started = time.monotonic()

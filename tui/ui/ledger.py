@@ -27,18 +27,23 @@ RETRY_SECONDS = 5.0
 
 
 def read_costs(
-    path: Path, nodes: Sequence[NodeConfig], client_for: Callable[[NodeConfig], AgentClient], timezone: str
+    path: Path,
+    nodes: Sequence[NodeConfig],
+    client_for: Callable[[NodeConfig], AgentClient],
+    timezone: str,
+    prices_path: Path | None = None,
 ) -> Costs:
     """Syncs all nodes, then sums. Nodes that do not answer are left out: their rows come with a later sync."""
     from pricing.attribution import cost_summary
-    from pricing.catalog import Catalog
     from pricing.ledger import Ledger
+    from tui.catalogs import overlaid
     from tui.sync import sync
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with Ledger.open(path) as ledger:
         asyncio.run(sync(nodes, ledger, client_for=client_for))
-        summary = cost_summary(ledger, Catalog.embedded(), datetime.now(UTC), timezone)
+        catalog = overlaid(prices_path)
+        summary = cost_summary(ledger, catalog, datetime.now(UTC), timezone, book=catalog.history)
     return Costs(
         today=_total(summary.today), month=_total(summary.month), partial=not (summary.today.complete and summary.month.complete)
     )
