@@ -15,7 +15,7 @@ The method, simple enough to be checked by hand:
 
 Measured for 3, 7, 14 and 24 days ahead, from 7 days of history on, nominal 80 %: the GPU-hours a day of the Philly cluster
 lay inside in 81 % of the cases (off by 22 % on average), those of it and its eleven tenants together in 82 %; those of the
-openb trace, which grows fortyfold, in 82 %. A volatile tenant's interval is wide: several times its daily mean.
+openb trace, which grows fortyfold, in 81 %. A volatile tenant's interval is wide: several times its daily mean.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fractions import Fraction
 from statistics import fmean, stdev
 
 LEAST_DAYS = 7
-MOST_DAYS = 84
+MOST_DAYS = 56
 CONFIDENCE = Fraction(4, 5)
 _WEEK = 7
 _HALF_LIFE_DAYS = 3
