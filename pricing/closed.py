@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pricing import calendar, grouping
 from pricing.books import Books, Charge
 from pricing.ledger_totals import Total
-from pricing.rates import Rate, Rates
+from pricing.rates import Paid, Rate, Rates
 
 
 class Month(NamedTuple):
@@ -131,7 +131,7 @@ class Past:
         group = "" if money.same else "starts_ms, "  # an exchange rate is of a day
         for row in connection.execute(
             "SELECT starts_ms, part, placement_id, kind, holder_id, SUM(share_ms), SUM(busy), SUM(measured_share_ms),"
-            " SUM(energy_mj), effective, listed, contracted FROM closed_usage LEFT JOIN closed_rates ON closed_rates.id = rate_id"
+            " SUM(energy_mj), effective, listed, contracted, paid FROM closed_usage LEFT JOIN closed_rates ON closed_rates.id = rate_id"
             f" WHERE starts_ms >= ? AND starts_ms < ? GROUP BY {group}part, placement_id, kind, holder_id, rate_id",
             (piece.starts_ms, piece.ends_ms),
         ):
@@ -180,9 +180,13 @@ class _Money:
         key = texts if self.same else (str(starts_ms), *texts)
         if key not in self._known:
             factor = self._factor(starts_ms)
-            numbers = [None if text is None or factor is None else Fraction(text) * factor for text in texts]
-            effective, listed, contracted = numbers
-            self._known[key] = None if effective is None else Rate(effective, listed, contracted)
+            *amounts, paid = texts
+            effective, listed, contracted = (
+                None if text is None or factor is None else Fraction(text) * factor for text in amounts
+            )
+            self._known[key] = (
+                None if effective is None else Rate(effective, listed, contracted, tuple(_paid(paid, factor or Fraction(1))))
+            )
         return self._known[key]
 
     def charge(self, starts_ms: int, charge: Charge) -> Charge | None:
@@ -196,12 +200,22 @@ class _Money:
         return Fraction(1) if self.same else self._rates.told(self._currency, starts_ms)
 
 
+def paid_text(paid: Sequence[Paid]) -> str:
+    """What commitments pay of a rate, as it stands in the ledger."""
+    return json.dumps([(one.commitment, str(one.cost), str(one.hours)) for one in paid]) if paid else ""
+
+
+def _paid(text: str | None, factor: Fraction) -> Iterator[Paid]:
+    for commitment, cost, hours in json.loads(text) if text else ():
+        yield Paid(commitment, Fraction(cost) * factor, Fraction(hours))
+
+
 def charges_of(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[tuple[int, Charge]]:
     """(day, charge) of the closed days that begin in [starts_ms, ends_ms)."""
-    for at, part, label, facts, placement_id, *amounts in connection.execute(
-        "SELECT starts_ms, part, label, facts, placement_id, cost, listed, contracted FROM closed_charges"
+    for at, part, label, facts, placement_id, commitment, *amounts in connection.execute(
+        "SELECT starts_ms, part, label, facts, placement_id, commitment, cost, listed, contracted FROM closed_charges"
         " WHERE starts_ms >= ? AND starts_ms < ? ORDER BY id",
         (starts_ms, ends_ms),
     ):
         cost, listed, contracted = (None if amount is None else Fraction(amount) for amount in amounts)
-        yield at, Charge(part, label, cost or Fraction(0), listed, contracted, json.loads(facts), placement_id)
+        yield at, Charge(part, label, cost or Fraction(0), listed, contracted, json.loads(facts), placement_id, commitment)

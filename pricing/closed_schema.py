@@ -12,7 +12,8 @@ TABLES = (
         usage_print TEXT NOT NULL, price_print TEXT NOT NULL)""",
     """CREATE TABLE closed_days (
         starts_ms INTEGER PRIMARY KEY, ends_ms INTEGER NOT NULL, month_id INTEGER NOT NULL REFERENCES closed_months)""",
-    "CREATE TABLE closed_rates (id INTEGER PRIMARY KEY, effective TEXT NOT NULL, listed TEXT, contracted TEXT)",
+    "CREATE TABLE closed_rates (id INTEGER PRIMARY KEY, effective TEXT NOT NULL, listed TEXT, contracted TEXT,"
+    " paid TEXT NOT NULL)",
     """CREATE TABLE closed_usage (
         starts_ms INTEGER NOT NULL, placement_id INTEGER NOT NULL, kind INTEGER NOT NULL, holder_id INTEGER NOT NULL,
         rate_id INTEGER NOT NULL, part INTEGER NOT NULL, share_ms INTEGER NOT NULL, busy INTEGER NOT NULL,
@@ -20,7 +21,8 @@ TABLES = (
         PRIMARY KEY (starts_ms, placement_id, kind, holder_id, rate_id)) WITHOUT ROWID""",
     """CREATE TABLE closed_charges (
         id INTEGER PRIMARY KEY, starts_ms INTEGER NOT NULL, part TEXT NOT NULL, label TEXT NOT NULL,
-        facts TEXT NOT NULL, placement_id INTEGER, cost TEXT NOT NULL, listed TEXT, contracted TEXT)""",
+        facts TEXT NOT NULL, placement_id INTEGER, cost TEXT NOT NULL, listed TEXT, contracted TEXT,
+        commitment TEXT)""",
     "CREATE INDEX closed_charges_day ON closed_charges (starts_ms)",
     """CREATE TABLE closed_adjustments (
         id INTEGER PRIMARY KEY, month_id INTEGER NOT NULL REFERENCES closed_months, noticed_ms INTEGER NOT NULL,

@@ -130,12 +130,12 @@ class _Writer:
 
     def _charges(self, starts_ms: int, frozen: _Frozen) -> None:
         self._connection.executemany(
-            "INSERT INTO closed_charges (starts_ms, part, label, facts, placement_id, cost, listed, contracted)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO closed_charges (starts_ms, part, label, facts, placement_id, cost, listed, contracted, commitment)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     starts_ms, one.part, one.label, json.dumps(dict(one.facts)), one.placement_id, str(one.cost),
-                    _text(one.listed), _text(one.contracted),
+                    _text(one.listed), _text(one.contracted), one.commitment,
                 )
                 for one in frozen.charges
             ],
@@ -147,8 +147,8 @@ class _Writer:
             return 0
         if rate not in self._rate_ids:
             made = self._connection.execute(
-                "INSERT INTO closed_rates (effective, listed, contracted) VALUES (?, ?, ?)",
-                (str(rate.effective), _text(rate.listed), _text(rate.contracted)),
+                "INSERT INTO closed_rates (effective, listed, contracted, paid) VALUES (?, ?, ?, ?)",
+                (str(rate.effective), _text(rate.listed), _text(rate.contracted), closed.paid_text(rate.paid)),
             )
             self._rate_ids[rate] = made.lastrowid or 0
         return self._rate_ids[rate]
@@ -189,7 +189,10 @@ def _subject(placement_id: int, kind: int, holder_id: int, part: int) -> str:
 
 
 def _charge_subject(charge: Charge) -> str:
-    said = {"part": charge.part, "label": charge.label, "facts": dict(charge.facts), "placement": charge.placement_id}
+    said = {
+        "part": charge.part, "label": charge.label, "facts": dict(charge.facts), "placement": charge.placement_id,
+        "commitment": charge.commitment,
+    }  # fmt: skip
     return json.dumps(said, sort_keys=True)
 
 

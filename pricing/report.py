@@ -65,7 +65,7 @@ class Row:
     contracted_cost: Fraction | None = None
     """The same use at list prices less the contract's discounts; None if not known."""
     committed: tuple[Committed, ...] = ()
-    """What of allocated and idle cost which commitment pays. (Of a closed month, whose rates are kept without: nothing.)"""
+    """What of allocated and idle cost which commitment pays."""
     unused: tuple[Committed, ...] = ()
     """What of `unused_commitment_cost` is of which commitment."""
     host_share_ms: int = 0

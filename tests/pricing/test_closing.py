@@ -104,9 +104,10 @@ def test_a_closed_month_is_told_as_before_by_any_grouping_and_late_rows_are_corr
 
 
 def without(row: object) -> tuple[object, ...]:
-    """All that adds up of a row; which commitment paid it is not kept of a closed month."""
+    """All that adds up of a row, and by whom it is paid in whatever order."""
     names = ("keys", "held_share_ms", "idle_share_ms", "busy", "measured_share_ms", "energy_mj", "complete", *COST_PARTS)
-    return tuple(getattr(row, name) for name in (*names, "allocated_unused_cost", "list_cost", "contracted_cost"))
+    paid = [sorted(getattr(row, name), key=str) for name in ("committed", "unused")]
+    return *(getattr(row, name) for name in (*names, "allocated_unused_cost", "list_cost", "contracted_cost")), *paid
 
 
 def attribute_live(ledger: Ledger, start: datetime, end: datetime) -> Fraction:
