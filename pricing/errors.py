@@ -20,6 +20,7 @@ PricingError
 ├── ClosingError            a month that cannot be closed                      exit 2
 ├── HistoryError            a file of spot history that cannot be read         exit 2
 ├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
+├── BillError               a cloud's bill cannot be read or is not of this report: names file, row, column  exit 1
 └── ReportError             a report that cannot be made as it was asked for   exit 2
     ├── BadRange            the dates are none, or end before they start
     └── BadGrouping         a grouping key that does not exist
@@ -126,6 +127,10 @@ class BadBudget(PricingError, ValueError):
     """A budget that is none: names it and what is wrong with whose it is, its amount or its thresholds."""
 
     exit_code = 2
+
+
+class BillError(PricingError):
+    """A cloud's bill cannot be read, or is not the one to compare with: names the file, the row and the column."""
 
 
 class ReportError(PricingError):
