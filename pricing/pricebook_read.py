@@ -49,7 +49,7 @@ class Refreshed(NamedTuple):
     unchanged: int
     refused: int
     outcome: str
-    """`done`, `interrupted` or `failed`."""
+    """`done`, `interrupted`, `failed`, or `no key`."""
     fault: str | None
 
 

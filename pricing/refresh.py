@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pricing.errors import PriceBookError
 from pricing.pricebook import PriceBook, PutResult, Refreshed
 from pricing.prices import Price
-from pricing.sources import Progress, Skipped, Source, SourceFault, Wanted
+from pricing.sources import NoCredentials, Progress, Skipped, Source, SourceFault, Wanted
 
 CHUNK = 2000
 """Prices that are put at once, at most."""
@@ -34,7 +34,7 @@ class CloudSummary(NamedTuple):
     result: PutResult
     skipped: tuple[Skipped, ...]
     outcome: str
-    """`done`, `interrupted` or `failed`."""
+    """`done`, `interrupted`, `failed`, or `no key`."""
     fault: str | None
     """Why it did not end, in a sentence."""
     resumed: bool
@@ -59,7 +59,7 @@ class Summary(NamedTuple):
     def failed(self) -> bool:
         """Nothing at all came of it."""
         return bool(self.clouds) and all(
-            cloud.outcome == "failed" and not (cloud.result.new or cloud.result.changed or cloud.result.unchanged)
+            cloud.outcome in ("failed", "no key") and not (cloud.result.new or cloud.result.changed or cloud.result.unchanged)
             for cloud in self.clouds
         )
 
@@ -114,6 +114,8 @@ class _Fetch:
             self._book.keep_resume(self._source.cloud, self._kind, None, self._now)
         except KeyboardInterrupt:
             outcome, fault = "interrupted", "It was interrupted; what came is kept, and the next refresh goes on from there."
+        except NoCredentials as error:
+            outcome, fault = "no key", str(error)
         except (SourceFault, PriceBookError) as error:
             outcome, fault = "failed", str(error)
         except Exception as error:  # noqa: BLE001 - whatever a source does, the other clouds are refreshed

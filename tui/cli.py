@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from tui import __version__
 from tui.cli_jobs import add_job_commands, split_command
+from tui.cli_prices import add_price_commands, price_words
 from tui.commands.context import Context
 from tui.errors import RackrateError
 from tui.exit_codes import ExitCode
@@ -88,10 +89,7 @@ def _add_node_commands(commands) -> None:  # noqa: ANN001
 
 
 def _add_money_commands(commands) -> None:  # noqa: ANN001
-    prices = _command(commands, "prices", "money:prices", "list prices of GPU instances, cheapest per GPU-hour first")
-    prices.add_argument("query", nargs="*", metavar="QUERY", help="e.g. H100 region:us-east-1 buy:spot cloud:aws")
-    prices.add_argument("--all", action="store_true", help="print all that match, not the first 50")
-    _json(prices)
+    add_price_commands(commands, _command, _json)
     sync = _command(commands, "sync", "money:sync", "bring usage rows of all nodes into the ledger")
     sync.add_argument("--node", action="append", default=[], metavar="NAME", help="only this node")
     _json(sync)
@@ -147,6 +145,7 @@ def find(run: str) -> Callable[[Context, argparse.Namespace], int]:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """What stands behind `--` is a job's command for `run`, and words like the others for every other command."""
+    argv = price_words(argv)
     words, behind = split_command(argv)
     if behind is not None and "run" in words:
         arguments = build_parser().parse_args(words)

@@ -6,6 +6,7 @@ Invariant: offers without a price stand last; the price per GPU is derived from 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
@@ -19,10 +20,10 @@ from tui.records import money
 KEYS = ("cloud", "region", "zone", "type", "gpu", "buy")
 
 
-def select_offers(words: Sequence[str]) -> list[Offer]:
+def select_offers(words: Sequence[str], catalog: Catalog) -> list[Offer]:
     """Offers that hold for every word: `H100 region:us-east-1 buy:spot !gcp`. Raises `WrongUsage`."""
     terms = [_term(word) for word in words]
-    offers = [offer for offer in Catalog.embedded().offers() if all(term(offer) for term in terms)]
+    offers = [offer for offer in catalog.offers() if all(term(offer) for term in terms)]
     return sorted(offers, key=_cheapest_first)
 
 
@@ -68,24 +69,30 @@ def amount_text(price: PerHour | None, value: Fraction | None = None, places: in
     return number if price.currency == "USD" else f"{price.currency} {number.lstrip('$')}"
 
 
-def offer_cells(offer: Offer) -> tuple[str, ...]:
+def age_days(offer: Offer, today: date) -> int:
+    """How many days ago its source last said so."""
+    return max(0, (today - offer.as_of).days)
+
+
+def offer_cells(offer: Offer, today: date) -> tuple[str, ...]:
     """One row of `rackrate prices`."""
     instance, each = instance_of(offer), Catalog.embedded().per_gpu(offer)
     gpus = f"{instance.gpu_count} x {instance.gpu_model}" if instance and instance.gpu_count else fmt.UNKNOWN
     return (
         offer.cloud,
-        offer.zone or offer.region or fmt.UNKNOWN,
-        offer.instance_type,
+        fmt.clean(offer.zone or offer.region) or fmt.UNKNOWN,
+        fmt.clean(offer.instance_type),
         gpus,
         purchase_text(offer.purchase),
         amount_text(offer.price),
         amount_text(offer.price, each) if each is not None else fmt.UNKNOWN,
-        offer.as_of.isoformat() if offer.as_of else fmt.UNKNOWN,
-        offer.source,
+        offer.as_of.isoformat(),
+        f"{age_days(offer, today)} d",
+        fmt.clean(offer.source),
     )
 
 
-def offer_record(offer: Offer) -> dict[str, Any]:
+def offer_record(offer: Offer, today: date) -> dict[str, Any]:
     """One offer for `--json`; money as decimal strings in `currency`."""
     instance, each = instance_of(offer), Catalog.embedded().per_gpu(offer)
     return {
@@ -104,6 +111,8 @@ def offer_record(offer: Offer) -> dict[str, Any]:
         "memory_bytes": instance.memory_bytes if instance else None,
         "nvme_bytes": instance.nvme_bytes if instance else None,
         "network": instance.network if instance else None,
-        "as_of": offer.as_of.isoformat() if offer.as_of else None,
+        "as_of": offer.as_of.isoformat(),
+        "age_days": age_days(offer, today),
+        "valid_from": offer.valid_from.isoformat() if offer.valid_from else None,
         "source": offer.source,
     }

@@ -31,7 +31,7 @@ def day(month: int, day: int, year: int = 2026) -> datetime:
 
 
 @pytest.fixture
-def overlaid(tmp_path: Path):  # noqa: ANN201
+def overlaid(tmp_path: Path):
     """A function that keeps prices and gives the catalog over them; nothing is left open."""
 
     def made(*prices: Price) -> Catalog:
@@ -43,14 +43,14 @@ def overlaid(tmp_path: Path):  # noqa: ANN201
     return made
 
 
-def test_an_empty_book_changes_nothing(overlaid) -> None:  # noqa: ANN001
+def test_an_empty_book_changes_nothing(overlaid) -> None:
     catalog = overlaid()
     assert catalog.offers() == SHIPPED.offers()
     assert catalog.quote(*P4D) == SHIPPED.quote(*P4D) == catalog.quote(*P4D, at=NOW)
     assert catalog.instances("aws") == SHIPPED.instances("aws")
 
 
-def test_a_newer_price_of_the_book_counts_with_its_own_date_and_source(overlaid) -> None:  # noqa: ANN001
+def test_a_newer_price_of_the_book_counts_with_its_own_date_and_source(overlaid) -> None:
     catalog = overlaid(price("20.5", valid_from=day(9, 1)))
     assert catalog.quote(*P4D)[:3] == (PerHour(Decimal("20.5")), NOW.date(), "a live source")
     assert SHIPPED.quote(*P4D).price == PerHour(Decimal("21.957642"))
@@ -59,14 +59,14 @@ def test_a_newer_price_of_the_book_counts_with_its_own_date_and_source(overlaid)
     assert len(catalog.offers("aws")) == len(SHIPPED.offers("aws"))
 
 
-def test_an_older_price_of_the_book_or_one_that_was_not_told_hides_nothing(overlaid) -> None:  # noqa: ANN001
+def test_an_older_price_of_the_book_or_one_that_was_not_told_hides_nothing(overlaid) -> None:
     old = day(1, 1)
     catalog = overlaid(price("30", valid_from=old, fetched_at=old), price(None, SPOT))
     assert catalog.quote(*P4D) == SHIPPED.quote(*P4D)
     assert catalog.quote(*SPOT) == SHIPPED.quote(*SPOT)
 
 
-def test_prices_that_do_not_ship_are_found_by_zone_region_and_type(overlaid) -> None:  # noqa: ANN001
+def test_prices_that_do_not_ship_are_found_by_zone_region_and_type(overlaid) -> None:
     reserved = ("aws", "us-east-1", None, "p4d.24xlarge", "reserved_1y")
     catalog = overlaid(
         price("2.9", ("aws", "us-east-1", "use1-az3", "p4d.24xlarge", "spot")),
@@ -82,13 +82,13 @@ def test_prices_that_do_not_ship_are_found_by_zone_region_and_type(overlaid) -> 
     assert "unknown instance type" in (catalog.quote("aws", "eu-west-9", None, "p10.48xlarge", "on_demand").reason or "")
 
 
-def test_names_are_one_offer_however_they_are_written(overlaid) -> None:  # noqa: ANN001
+def test_names_are_one_offer_however_they_are_written(overlaid) -> None:
     catalog = overlaid(price("3.1", ("azure", "eastus", None, "standard_nc6s_v3", "on_demand")))
     (offer,) = catalog.offers("azure", "eastus", None, "NC6s_v3", purchase="on_demand")
     assert offer.price == PerHour(Decimal("3.1"))
 
 
-def test_a_moment_has_the_price_of_its_time(overlaid) -> None:  # noqa: ANN001
+def test_a_moment_has_the_price_of_its_time(overlaid) -> None:
     shipped = PerHour(Decimal("21.957642"))  # as of 2026-07-20
     catalog = overlaid(
         price("32.7726", valid_from=day(1, 1, 2024), fetched_at=day(1, 1, 2025)),
@@ -111,14 +111,14 @@ def test_a_moment_has_the_price_of_its_time(overlaid) -> None:  # noqa: ANN001
     ]  # fmt: skip
 
 
-def test_what_ships_holds_at_all_times_where_the_book_has_nothing(overlaid) -> None:  # noqa: ANN001
+def test_what_ships_holds_at_all_times_where_the_book_has_nothing(overlaid) -> None:
     catalog = overlaid(price("20.5", ("aws", "us-west-2", None, "p4d.24xlarge", "on_demand")))
     assert catalog.quote(*P4D, at=day(1, 1, 2024)) == SHIPPED.quote(*P4D)
     assert catalog.steps(*P4D, day(1, 1), NOW) == [(day(1, 1), PerHour(Decimal("21.957642")))]
     assert SHIPPED.steps(*P4D, day(1, 1), NOW) == catalog.steps(*P4D, day(1, 1), NOW)
 
 
-def test_spot_without_a_zone_is_the_median_at_each_moment(overlaid) -> None:  # noqa: ANN001
+def test_spot_without_a_zone_is_the_median_at_each_moment(overlaid) -> None:
     zones = [("aws", "us-west-9", f"usw9-az{number}", "p4d.24xlarge", "spot") for number in (1, 2, 3)]
     catalog = overlaid(
         *(price(str(amount), of, valid_from=day(11, 1)) for amount, of in zip((3, 4, 5), zones, strict=True)),
@@ -131,19 +131,21 @@ def test_spot_without_a_zone_is_the_median_at_each_moment(overlaid) -> None:  # 
     assert catalog.history is not None and SHIPPED.history is None
     assert catalog.history.steps(*where, day(11, 5), NOW) == []  # type: ignore[arg-type]
     unheard = ("aws", "us-west-9", None, "x9.unheard", "on_demand")
-    assert catalog.history.steps(*unheard, day(11, 5), NOW) == [] and catalog.steps(*unheard, day(11, 5), NOW) == [(day(11, 5), None)]
+    assert catalog.history.steps(*unheard, day(11, 5), NOW) == [] and catalog.steps(*unheard, day(11, 5), NOW) == [
+        (day(11, 5), None)
+    ]
     one = catalog.steps("aws", None, "usw9-az1", "p4d.24xlarge", "spot", day(11, 5), NOW)
     assert one == [(day(11, 5), PerHour(Decimal(3))), (day(11, 10), PerHour(Decimal(8)))]
     assert one == catalog.history.steps("aws", None, "usw9-az1", "p4d.24xlarge", "spot", day(11, 5), NOW)
 
 
-def test_a_price_that_begins_in_the_future_is_not_the_price_of_now(overlaid) -> None:  # noqa: ANN001
+def test_a_price_that_begins_in_the_future_is_not_the_price_of_now(overlaid) -> None:
     catalog = overlaid(price("20.5"), price("22", valid_from=NOW + timedelta(days=30)))
     assert catalog.quote(*P4D).price == PerHour(Decimal("20.5"))
     assert catalog.quote(*P4D, at=NOW + timedelta(days=31)).price == PerHour(Decimal(22))
 
 
-def test_a_book_that_cannot_be_read_any_more_leaves_what_ships(overlaid, tmp_path: Path) -> None:  # noqa: ANN001
+def test_a_book_that_cannot_be_read_any_more_leaves_what_ships(overlaid, tmp_path: Path) -> None:
     catalog = overlaid(price("20.5"))
     (tmp_path / "prices.db").write_bytes(b"no database, and long enough to be read as one" * 200)
     for file in tmp_path.glob("prices.db-*"):
@@ -152,7 +154,7 @@ def test_a_book_that_cannot_be_read_any_more_leaves_what_ships(overlaid, tmp_pat
     assert catalog.problem is not None and "prices.db" in catalog.problem
 
 
-def test_the_same_question_is_looked_up_once(overlaid) -> None:  # noqa: ANN001
+def test_the_same_question_is_looked_up_once(overlaid) -> None:
     catalog = overlaid(price("20.5"))
     assert catalog.quote(*P4D) is catalog.quote(*P4D)
     assert catalog.quote(*P4D, at=NOW) is catalog.quote(*P4D, at=NOW)

@@ -1,4 +1,4 @@
-"""`prices`, `sync`, `cost`, `report`: what things cost and who caused it.
+"""`sync`, `cost`, `report`: what things cost and who caused it.
 
 Invariant: a price that is not known is shown as not known and why; it is never 0. A report says when it is not complete.
 """
@@ -21,37 +21,10 @@ from tui.terms import notice, options, pricing_of
 
 if TYPE_CHECKING:
     from pricing.budgets import BudgetState
-    from pricing.catalog import Offer
     from pricing.ledger import Ledger
     from pricing.rates import Pricing
     from pricing.report import Report
     from tui.sync import NodeSync
-
-
-def prices(context: Context, arguments: argparse.Namespace) -> ExitCode:
-    """Lists offers of the catalog, cheapest per GPU-hour first."""
-    from tui.offers import offer_record, select_offers
-
-    offers = select_offers(arguments.query)
-    if arguments.json:
-        print_json([offer_record(offer) for offer in offers])
-        return ExitCode.DONE
-    if not offers:
-        say("no offer in the catalog matches")
-        return ExitCode.DONE
-    shown = offers if arguments.all else offers[:50]
-    _print_offers(shown)
-    if len(offers) > len(shown):
-        say(f"({len(offers) - len(shown)} more: narrow the query, or use --all)")
-    return ExitCode.DONE
-
-
-def _print_offers(offers: Sequence[Offer]) -> None:
-    from tui.offers import offer_cells
-
-    titles = ("CLOUD", "WHERE", "TYPE", "GPUS", "BUY", "PRICE/H", "PER GPU", "AS OF", "SOURCE")
-    align = ("left", "left", "left", "left", "left", "right", "right", "left", "left")
-    print_table(titles, [offer_cells(offer) for offer in offers], align)
 
 
 def sync(context: Context, arguments: argparse.Namespace) -> ExitCode:

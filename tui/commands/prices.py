@@ -1,0 +1,259 @@
+"""`prices`, `prices refresh`, `prices history`, `prices import`: what instances cost, and since when.
+
+Invariant: each price is shown with its date and source; one that was refused is told with the reason, and what it would
+have replaced stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui import format as fmt
+from tui.commands.context import Context
+from tui.errors import Failed, WrongUsage
+from tui.exit_codes import ExitCode
+from tui.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from pricing.catalog import Offer
+    from pricing.pricebook import PriceBook
+    from pricing.refresh import Summary
+
+SHOWN_OFFERS = 50
+SHOWN_FAULTS = 20
+"""How many sentences about single prices are told; `--json` has all."""
+
+
+def prices(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Lists offers of the catalog, cheapest per GPU-hour first."""
+    from tui.offers import offer_record, select_offers
+
+    catalog, today = context.catalog(), datetime.now(UTC).date()
+    offers = select_offers(arguments.query, catalog)
+    if arguments.json:
+        print_json([offer_record(offer, today) for offer in offers])
+        return ExitCode.DONE
+    if not offers:
+        say("no offer in the catalog matches")
+        return ExitCode.DONE
+    shown = offers if arguments.all else offers[:SHOWN_OFFERS]
+    _print_offers(shown)
+    if len(offers) > len(shown):
+        say(f"({len(offers) - len(shown)} more: narrow the query, or use --all)")
+    _say_origin(context, {offer.cloud for offer in offers})
+    return ExitCode.DONE
+
+
+def _print_offers(offers: Sequence[Offer]) -> None:
+    from tui.offers import offer_cells
+
+    titles = ("CLOUD", "WHERE", "TYPE", "GPUS", "BUY", "PRICE/H", "PER GPU", "AS OF", "AGE", "SOURCE")
+    align = ("left", "left", "left", "left", "left", "right", "right", "left", "right", "left")
+    today = datetime.now(UTC).date()
+    print_table(titles, [offer_cells(offer, today) for offer in offers], align)
+
+
+def _say_origin(context: Context, clouds: set[str]) -> None:
+    """When the shown clouds were last refreshed, and what went wrong then."""
+    if problem := context.catalog().problem:
+        say(f"rackrate: {problem}")
+    if not context.prices_path.is_file():
+        say("(these prices ship with the program: `rackrate prices refresh` brings newer ones)")
+        return
+    from pricing.errors import PriceBookError
+
+    with contextlib.suppress(PriceBookError), context.open_prices() as book:
+        for done in book.refreshed():
+            if done.cloud in clouds:
+                ago = fmt.age((datetime.now(UTC) - done.at).total_seconds())
+                fault = f": {fmt.clean(done.fault)}" if done.fault else ""
+                say(f"({done.cloud} was refreshed {ago} ago: {done.outcome}{fault})")
+        if held := [one for one in book.held() if one.key.cloud in clouds]:
+            say(f"({len(held)} changed prices are held back until they are seen again, or accepted: refresh --accept)")
+
+
+def refresh_(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Brings prices of the sources into the price book."""
+    code = _refresh_once(context, arguments)
+    while arguments.every is not None:
+        say(f"refreshing again in {arguments.every:g} h")
+        try:
+            time.sleep(arguments.every * 3600)
+        except KeyboardInterrupt:
+            break
+        code = _refresh_once(context, arguments)
+    return code
+
+
+def _refresh_once(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    from pricing.catalog import PURCHASES, Catalog
+    from pricing.refresh import refresh
+    from tui import price_sources
+
+    clouds = [cloud.strip().lower() for cloud in arguments.cloud] or list(price_sources.CLOUDS)
+    purchases = [option.strip().lower() for option in arguments.buy]
+    if unknown := [option for option in purchases if option not in PURCHASES]:
+        raise WrongUsage(f"--buy {fmt.clean(unknown[0])}: there are {', '.join(PURCHASES)}.")
+    now, catalog = datetime.now(UTC), Catalog.embedded()
+    with contextlib.ExitStack() as stack:
+        book = stack.enter_context(context.open_prices())
+        work = []
+        for source in price_sources.sources(list(dict.fromkeys(clouds)), catalog, now, stack):
+            wanted = price_sources.wanted(source.cloud, catalog, arguments.region, arguments.type, purchases)
+            if wanted is not None:
+                work.append((source, wanted))
+        if not work:
+            raise WrongUsage(f"none of {', '.join(clouds)} has an instance type {', '.join(map(fmt.clean, arguments.type))}.")
+        teller = _Teller()
+        summary = refresh(book, work, now, teller.tell, accept=arguments.accept)
+        teller.end()
+    print_json(_summary_record(summary)) if arguments.json else _print_summary(summary)
+    return _verdict(summary, named=bool(arguments.cloud))
+
+
+class _Teller:
+    """Progress on stderr: one line that is written over on a terminal, else a line per step."""
+
+    def __init__(self) -> None:
+        import sys
+
+        self._stream = sys.stderr
+        self._live = self._stream.isatty()
+        self._said = ""
+
+    def tell(self, cloud: str, progress: Any, result: Any) -> None:
+        total = f" of {progress.total}" if progress.total is not None else ""
+        step = f"{cloud}: {fmt.clean(progress.step)}"
+        if self._live:
+            counts = f"{progress.rows} prices, {result.new + result.changed} new, {len(result.refused)} refused"
+            self._stream.write(f"\r\x1b[K{step}, {progress.done}{total}; {counts}"[:150])
+            self._stream.flush()
+            self._said = step
+        elif step != self._said:
+            say(f"{step} ({progress.done}{total})")
+            self._said = step
+
+    def end(self) -> None:
+        if self._live and self._said:
+            self._stream.write("\r\x1b[K")
+
+
+def _print_summary(summary: Summary) -> None:
+    titles = ("CLOUD", "NEW", "CHANGED", "UNCHANGED", "REFUSED", "SKIPPED", "OUTCOME")
+    rows = []
+    for cloud in summary.clouds:
+        counts = (cloud.result.new, cloud.result.changed, cloud.result.unchanged, len(cloud.result.refused), len(cloud.skipped))
+        outcome = f"{cloud.outcome}{' (went on from an earlier one)' if cloud.resumed else ''}"
+        rows.append((cloud.cloud, *map(str, counts), outcome))
+    print_table(titles, rows, ("left", *["right"] * 5, "left"))
+    for cloud in summary.clouds:
+        if cloud.fault:
+            say(f"rackrate: {cloud.cloud}: {fmt.clean(cloud.fault)}")
+        sentences = [sentence for _, sentence in (*cloud.result.refused, *cloud.result.warned)]
+        _say_some([*sentences, *(f"{one.where}: {one.reason}" for one in cloud.skipped)])
+
+
+def _say_some(sentences: Sequence[str]) -> None:
+    for sentence in sentences[:SHOWN_FAULTS]:
+        say(f"  {fmt.clean(sentence)}")
+    if len(sentences) > SHOWN_FAULTS:
+        say(f"  ({len(sentences) - SHOWN_FAULTS} more: use --json)")
+
+
+def _summary_record(summary: Summary) -> dict[str, Any]:
+    return {
+        "clouds": [
+            {
+                "cloud": cloud.cloud,
+                "outcome": cloud.outcome,
+                "error": cloud.fault,
+                "resumed": cloud.resumed,
+                "new": cloud.result.new,
+                "changed": cloud.result.changed,
+                "unchanged": cloud.result.unchanged,
+                "held": cloud.result.held,
+                "refused": [_refusal(price, sentence) for price, sentence in cloud.result.refused],
+                "warned": [_refusal(price, sentence) for price, sentence in cloud.result.warned],
+                "skipped": [{"where": one.where, "reason": one.reason} for one in cloud.skipped],
+            }
+            for cloud in summary.clouds
+        ]
+    }
+
+
+def _refusal(price: Any, sentence: str) -> dict[str, Any]:
+    return {
+        "region": price.region,
+        "zone": price.zone,
+        "instance_type": price.instance_type,
+        "purchase": price.purchase,
+        "price": None if price.amount is None else str(price.amount),
+        "currency": price.currency,
+        "reason": sentence,
+    }
+
+
+def _verdict(summary: Summary, *, named: bool) -> ExitCode:
+    """A cloud without a key fails only a refresh that named it."""
+    if not named and not summary.failed:
+        summary = summary._replace(clouds=tuple(cloud for cloud in summary.clouds if cloud.outcome != "no key"))
+    if summary.failed:
+        return ExitCode.FAILED
+    return ExitCode.DONE if summary.whole else ExitCode.PARTLY
+
+
+def import_(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Takes prices from a file; rows that are not clear are told, the others kept."""
+    from pricing.catalog import CLOUDS
+    from pricing.price_file import read_price_file
+
+    path, now = Path(arguments.file), datetime.now(UTC)
+    cloud = arguments.cloud.strip().lower() if arguments.cloud else (path.stem if path.stem in CLOUDS else None)
+    if cloud is not None and cloud not in CLOUDS:
+        raise WrongUsage(f"--cloud {fmt.clean(cloud)}: there are {', '.join(CLOUDS)}.")
+    found = read_price_file(path.read_bytes(), path.name, cloud, CLOUDS, now)
+    with context.open_prices() as book:
+        result = book.put(found.prices, now, accept=arguments.accept)
+    refused = [f"row {found.rows[price]}, column price: {sentence}" for price, sentence in result.refused]
+    faults = [*map(str, found.faults), *refused]
+    kept = result.new + result.changed + result.unchanged
+    if arguments.json:
+        record = {"file": str(path), "new": result.new, "changed": result.changed, "unchanged": result.unchanged}
+        print_json({**record, "held": result.held, "refused": faults})
+    else:
+        print(
+            f"{kept} prices taken: {result.new} new, {result.changed} changed, {result.unchanged} known; {len(faults)} refused"
+        )
+        _say_some(faults)
+    if not faults:
+        return ExitCode.DONE
+    return ExitCode.PARTLY if kept else ExitCode.FAILED
+
+
+def history_(context: Context, arguments: argparse.Namespace) -> ExitCode:
+    """Draws the price of one instance type over time."""
+    from tui.price_history import charts, find_series, series_record
+
+    end = datetime.now(UTC)
+    start = end - timedelta(days=arguments.days)
+    zone = context.timezone(arguments.tz)
+    with contextlib.ExitStack() as stack:
+        book: PriceBook | None = stack.enter_context(context.open_prices()) if context.prices_path.is_file() else None
+        series = find_series(book, context.catalog(), arguments, start, end)
+    if arguments.json:
+        print_json({"from": start.isoformat(), "to": end.isoformat(), "series": [series_record(one) for one in series]})
+        return ExitCode.DONE
+    if not series:
+        where = f" in {arguments.zone or arguments.region}" if arguments.zone or arguments.region else ""
+        raise Failed(
+            f"No price of {fmt.clean(arguments.type)}{fmt.clean(where)} is known; `rackrate prices refresh` brings prices."
+        )
+    for line in charts(series, start, end, zone):
+        print(line)
+    return ExitCode.DONE
