@@ -2,7 +2,7 @@
 
 Invariant: the parts of the difference sum to bill total minus our total, exactly. Lines are matched by UTC day, region,
 instance type and, where the bill's resource is called like one of our nodes, by node; a line that covers several days is
-spread over them. The bill's total is what was invoiced for the range (unblended or BilledCost); compared is what was used
+spread over them, and cut where the range ends. The bill's total is what was invoiced for the range (unblended or BilledCost); compared is what was used
 (amortised, EffectiveCost), and what the two differ by is a part of its own.
 """
 
@@ -192,6 +192,7 @@ def _read(ours: Report, lines: Iterable[Line], name: str, nodes: set[str], accou
             bill.outside_lines += 1
             bill.outside_cost += line.billed
             continue
+        line = _within(bill, line, ours)
         bill.lines += 1
         bill.total += line.billed
         bill.accounts.update(line.accounts[:1])
@@ -209,6 +210,24 @@ def _read(ours: Report, lines: Iterable[Line], name: str, nodes: set[str], accou
             f"{' / '.join(foreign.accounts) or '(none)'}, no line is of {account}: give the right file, or another --account."
         )
     return bill
+
+
+def _within(bill: _Bill, line: Line, ours: Report) -> Line:
+    """A line of use that crosses the range's start or end, cut to it; a fee is of the moment at which it was billed."""
+    starts, ends = max(line.starts, ours.start), min(line.ends, ours.end)
+    if (
+        line.kind not in (bills.COMPUTE, bills.STORAGE, bills.NETWORK)
+        or (starts, ends) == (line.starts, line.ends)
+        or ends <= starts
+    ):
+        return line
+    tick = timedelta(microseconds=1)
+    share = Fraction((ends - starts) // tick, (line.ends - line.starts) // tick)
+    bill.outside_cost += line.billed * (1 - share)
+    listed, hours = (None if part is None else part * share for part in (line.listed, line.hours))
+    return line._replace(
+        starts=starts, ends=ends, billed=line.billed * share, cost=line.cost * share, listed=listed, hours=hours
+    )
 
 
 def _check_currency(line: Line, first: Line, wanted: str, name: str) -> None:
@@ -250,7 +269,9 @@ def _add(bill: _Bill, line: Line, nodes: set[str]) -> None:
     for day, share in _days(line):
         key = Key(day, line.region or "", line.instance_type or "", node or "")
         bill.cells[key].add(
-            line.cost * share, None if line.listed is None else line.listed * share, None if line.hours is None else line.hours * share
+            line.cost * share,
+            None if line.listed is None else line.listed * share,
+            None if line.hours is None else line.hours * share,
         )
 
 

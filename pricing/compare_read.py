@@ -72,7 +72,9 @@ def _form(path: Path, header: frozenset[str]):  # noqa: ANN202
     focus = "ChargePeriodStart" in header or "BilledCost" in header
     missing = [name for name in (FOCUS_NEEDED if focus else CUR_NEEDED) if name not in header]
     if not focus and len(missing) == len(CUR_NEEDED):
-        raise BillError(f"{path}, row 1: this is neither an AWS CUR 2.0 export nor a FOCUS file: column {missing[0]} is missing.")
+        raise BillError(
+            f"{path}, row 1: this is neither an AWS CUR 2.0 export nor a FOCUS file: column {missing[0]} is missing."
+        )
     if missing:
         raise BillError(f"{path}, row 1: column {missing[0]} is missing ({'FOCUS' if focus else 'AWS CUR 2.0'} has it).")
     return _focus_line if focus else _cur_line
@@ -80,7 +82,11 @@ def _form(path: Path, header: frozenset[str]):  # noqa: ANN202
 
 def _csv(path: Path) -> Iterator[tuple[int, Cells]]:
     try:
-        opened = gzip.open(path, "rt", encoding="utf-8", newline="") if path.suffix == ".gz" else path.open(encoding="utf-8", newline="")
+        opened = (
+            gzip.open(path, "rt", encoding="utf-8", newline="")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8", newline="")
+        )
         with opened as stream:
             first = stream.readline().lstrip("\ufeff")
             delimiter = ";" if first.count(";") > first.count(",") else ","
@@ -89,7 +95,9 @@ def _csv(path: Path) -> Iterator[tuple[int, Cells]]:
                 if not cells:
                     continue
                 if len(cells) != len(names):
-                    raise BillError(f"{path}, row {row}: it has {len(cells)} cells, the header {len(names)}; is the file cut off?")
+                    raise BillError(
+                        f"{path}, row {row}: it has {len(cells)} cells, the header {len(names)}; is the file cut off?"
+                    )
                 cells[0] = cells[0].lstrip("\ufeff")
                 yield row, dict(zip(names, cells, strict=True))
     except UnicodeDecodeError as error:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from tui import __version__
 from tui.cli_jobs import add_job_commands, split_command
 from tui.cli_prices import add_price_commands, price_words
+from tui.cli_report import add_report_command
 from tui.commands.context import Context
 from tui.errors import RackrateError
 from tui.exit_codes import ExitCode
@@ -97,17 +98,7 @@ def _add_money_commands(commands) -> None:  # noqa: ANN001
     cost.add_argument("--fail-over", action="store_true", help="exit code 1 when a budget is spent and more")
     _money_options(cost)
     _json(cost)
-    report = _command(commands, "report", "money:report", "attribute the cost of a range to who caused it")
-    report.add_argument("--format", choices=("text", "csv", "json"), default="text")
-    report.add_argument("--from", dest="start", metavar="DATE", help="first day or ISO time (default: the 1st of this month)")
-    report.add_argument("--to", dest="end", metavar="DATE", help="end, exclusive: a day means its midnight (default: now)")
-    report.add_argument(
-        "--by", default="project,user", metavar="KEYS",
-        help="user, project, node, job, gpu_model, instance_type, cloud, region, purchase, day, tag:NAME; comma-separated",
-    )  # fmt: skip
-    report.add_argument("--out", metavar="FILE", help="write there (default: stdout)")
-    _money_options(report)
-    _json(report)
+    add_report_command(commands, _command, _money_options, _json)
     close = _command(commands, "close", "closing:close", "freeze what a month cost; list closed months and their corrections")
     close.add_argument("month", nargs="?", metavar="YYYY-MM", help="a month that is over (default: list what is closed)")
     _money_options(close)

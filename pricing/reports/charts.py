@@ -63,9 +63,7 @@ def line(name: str, title: str, labels: Sequence[str], values: Sequence[float | 
     """A line with points over the labels, of ratios; there is a gap where nothing is known."""
     axis = _Axis(0.0, ceiling)
     step = (WIDTH - LEFT - RIGHT) / max(1, len(labels))
-    points = [
-        None if value is None else (LEFT + step * (place + 0.5), axis.y(value)) for place, value in enumerate(values)
-    ]
+    points = [None if value is None else (LEFT + step * (place + 0.5), axis.y(value)) for place, value in enumerate(values)]
     marks = []
     for part in _stretches(points):
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in part)

@@ -186,10 +186,14 @@ def _details(charge: Charge) -> str | None:
 def _description(charge: Charge) -> str:
     what, owned = charge.names["instance_type"] or charge.names["node"] or "monthly item", charge.commitment
     if charge.kind == "purchase" and owned is not None:
-        return f"{owned.kind.replace('_', ' ').capitalize()} {owned.id}, {'paid upfront' if charge.once else 'paid by the hour'}"
+        return (
+            f"{owned.kind.replace('_', ' ').capitalize()} {owned.id}, {'paid upfront' if charge.once else 'paid by the hour'}"
+        )
     if charge.kind == "unused commitment":
         return f"Unused part of {owned.id if owned is not None else 'commitments'}"
-    return {"idle": f"{what}, held by nobody", "adjustment": "Correction of a closed month"}.get(charge.kind, f"{what}, {charge.kind}")
+    return {"idle": f"{what}, held by nobody", "adjustment": "Correction of a closed month"}.get(
+        charge.kind, f"{what}, {charge.kind}"
+    )
 
 
 def _frequency(charge: Charge) -> str:

@@ -133,7 +133,11 @@ def _last_tile(totals: dict[str, Cell], money: _Money) -> tuple[str, str, str]:
     listed, total = totals["list_cost"], totals["total_cost"]
     if isinstance(listed, Decimal) and isinstance(total, Decimal) and listed != total:
         return "Against list price", _amount(total - listed, money), f"list price {money(listed)}"
-    return "Energy", f"{_number(totals['energy_kwh'], 1)} kWh" if totals["energy_kwh"] is not None else "–", "as far as measured"
+    return (
+        "Energy",
+        f"{_number(totals['energy_kwh'], 1)} kWh" if totals["energy_kwh"] is not None else "–",
+        "as far as measured",
+    )
 
 
 def _notice(head: Report) -> str:
@@ -155,7 +159,11 @@ def _daily(daily: Report, money: _Money) -> str:
     chart = stacked_bars("daily", "Cost per day by project", [label for label, _ in view.labels], view.series, money)
     names = [one.name for one in view.series]
     body = [
-        [label, *[money(one.values[place]) for one in view.series], money(sum((one.values[place] for one in view.series), Decimal(0)))]
+        [
+            label,
+            *[money(one.values[place]) for one in view.series],
+            money(sum((one.values[place] for one in view.series), Decimal(0))),
+        ]
         for place, (_, label) in enumerate(view.labels)
     ]
     sums = [sum(one.values, Decimal(0)) for one in view.series]
@@ -191,7 +199,10 @@ def _idle(head: Report, totals: dict[str, Cell], money: _Money) -> str:
     if totals["idle_cost"] is None:
         return ""
     chart = split_bar("idle", "What idle money consists of", [(name, value, css) for name, value, css, _ in parts], money)
-    body = [[name, money(value), _of(value, totals["idle_cost"]).removesuffix(" of the total"), why] for name, value, css, why in parts]
+    body = [
+        [name, money(value), _of(value, totals["idle_cost"]).removesuffix(" of the total"), why]
+        for name, value, css, why in parts
+    ]
     foot = ["Idle", _amount(totals["idle_cost"], money), "100 %" if totals["idle_cost"] else "–", ""]
     table = _table("Idle cost by reason", ["Reason", "Cost", "Share", "Meaning"], body, foot, texts=1, last_text=True)
     legend = _legend([Series(name, (), css) for name, _, css, _ in parts])
@@ -202,7 +213,12 @@ def _jobs(jobs: Report, money: _Money) -> str:
     rows = views.top_jobs(jobs)
     chart = ranked_bars("jobs", "Cost of the dearest jobs", [(one.name, one.cost, one.css) for one in rows], money)
     body = [[one.name, f"{one.hours:,.1f}", one.ratio, money(one.cost)] for one in rows]
-    foot = ["Total", f"{sum((one.hours for one in rows), Decimal(0)):,.1f}", "", money(sum((one.cost for one in rows), Decimal(0)))]
+    foot = [
+        "Total",
+        f"{sum((one.hours for one in rows), Decimal(0)):,.1f}",
+        "",
+        money(sum((one.cost for one in rows), Decimal(0))),
+    ]
     table = _table("Cost by job", ["Job", "GPU-hours", "Utilisation", "Cost"], body, foot, texts=1)
     return _section("Jobs", "The dearest jobs, and all else.", chart, table, "", folded=True)
 
@@ -237,7 +253,10 @@ def _rows(shown: Table, money: _Money) -> str:
     names = [name for name in _ROW_TITLES if name not in optional or shown.totals[name]]
     if shown.totals["list_cost"] == shown.totals["total_cost"]:
         names.remove("list_cost")
-    lines = [[*[str(row[key]) for key in shown.group_by], *[_cell(name, row, money) for name in names]] for row in shown.rows[:MOST_ROWS]]
+    lines = [
+        [*[str(row[key]) for key in shown.group_by], *[_cell(name, row, money) for name in names]]
+        for row in shown.rows[:MOST_ROWS]
+    ]
     if len(shown.rows) > MOST_ROWS:
         lines.append(_others(shown, names, money))
     foot = ["Total", *[""] * (len(shown.group_by) - 1), *[_cell(name, shown.totals, money) for name in names]]
@@ -287,7 +306,13 @@ def _legend(series: Sequence[Series]) -> str:
 
 
 def _table(
-    caption: str, titles: Sequence[str], body: Sequence[Sequence[str]], foot: Sequence[str], *, texts: int, last_text: bool = False
+    caption: str,
+    titles: Sequence[str],
+    body: Sequence[Sequence[str]],
+    foot: Sequence[str],
+    *,
+    texts: int,
+    last_text: bool = False,
 ) -> str:
     """`texts`: how many of the first columns are text; `last_text`: the last one is, too."""
 

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from pricing.report import Report
 from pricing.reports.pages import Source, head_of, whole
-from pricing.reports.table import Cell, Table
+from pricing.reports.table import Cell
 from pricing.reports.text import PARTLY, UNKNOWN, clean
 
 TITLES = {

@@ -33,9 +33,7 @@ def write(source: Source, stream: BinaryIO) -> None:
         for piece in tables(source):
             for begin in range(0, max(1, len(piece.rows)), ROWS_PER_GROUP):
                 rows = piece.rows[begin : begin + ROWS_PER_GROUP]
-                columns = [
-                    arrow.array([_value(field.name, row[field.name]) for row in rows], field.type) for field in schema
-                ]
+                columns = [arrow.array([_value(field.name, row[field.name]) for row in rows], field.type) for field in schema]
                 writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
 
 

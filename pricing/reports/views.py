@@ -58,9 +58,7 @@ def by_day(daily: Report) -> DayView:
     return DayView(unit, tuple((_short(place, unit), place) for place in places), tuple(series))
 
 
-def _values(
-    sums: dict[tuple[str, str], Decimal], projects: set[str], places: list[str], unit: str
-) -> tuple[Decimal, ...]:
+def _values(sums: dict[tuple[str, str], Decimal], projects: set[str], places: list[str], unit: str) -> tuple[Decimal, ...]:
     found = dict.fromkeys(places, Decimal(0))
     for (day, project), value in sums.items():
         if project in projects:
@@ -139,9 +137,7 @@ def top_jobs(jobs: Report) -> list[JobBar]:
     if len(named) > MOST_JOBS:
         bars.append(_bar(f"{len(named) - MOST_JOBS:,} other jobs", list(named[MOST_JOBS:]), "rest"))
     names = {grouping.NONE: "(no job)"}
-    return bars + [
-        _bar(names.get(str(row["job"]), str(row["job"])), [row], _OWN_CSS.get(str(row["job"]), "s8")) for row in own
-    ]
+    return bars + [_bar(names.get(str(row["job"]), str(row["job"])), [row], _OWN_CSS.get(str(row["job"]), "s8")) for row in own]
 
 
 def _bar(name: str, rows: list[dict[str, Cell]], css: str) -> JobBar:

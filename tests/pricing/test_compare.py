@@ -86,9 +86,10 @@ def ours() -> Iterator[tuple[Report, dict[str, int | None]]]:
         ledger_nodes, _ = facts_of(ledger)
         report = attribute(ledger, Catalog.embedded(), START, END, OUR_KEYS)
     rows = tuple(row for row in report.rows if row.keys[4] in ("node-00", "node-02"))
-    yield Report(rows, report.totals, START, END, "UTC", "USD", OUR_KEYS, (), ()), {
-        node: facts.gpu_count for node, facts in ledger_nodes.items()
-    }
+    yield (
+        Report(rows, report.totals, START, END, "UTC", "USD", OUR_KEYS, (), ()),
+        {node: facts.gpu_count for node, facts in ledger_nodes.items()},
+    )
 
 
 def compared(ours: tuple[Report, dict[str, int | None]], path: Path, text: str | bytes, **options: str) -> Comparison:
@@ -125,7 +126,9 @@ def test_every_kind_of_difference_has_its_part(ours: tuple[Report, dict[str, int
     parts = {name: round(float(amount), 4) for name, amount in result.parts.items()}
     assert parts["storage"] == 8 and parts["tax"] == 19.99 and parts["credit"] == -5 and parts["other"] == 0.4
     assert parts["other_account"] == 7 and parts["not_measured"] == 0.096 and parts["amortisation"] == -3
-    ours_per_hour = {match.key.node: match.ours.cost / match.ours.hours for match in result.matches if match.ours and match.ours.hours}  # type: ignore[operator]
+    ours_per_hour = {
+        match.key.node: match.ours.cost / match.ours.hours for match in result.matches if match.ours and match.ours.hours
+    }  # type: ignore[operator]
     assert result.parts["hours_differ"] == -8 * ours_per_hour["node-00"]
     assert result.parts["rate_differs"] == 40 * (25 - ours_per_hour["node-00"])
     assert result.parts["missing_in_bill"] == -sum(row.total_cost or 0 for row in ours[0].rows if row.keys[4] == "node-02")
@@ -136,17 +139,35 @@ def test_every_kind_of_difference_has_its_part(ours: tuple[Report, dict[str, int
     assert json.loads(json.dumps(record(result)))["bill_lines"] == 48
 
 
-def test_a_resource_that_is_no_node_of_ours_is_matched_by_type_and_region(ours: tuple[Report, dict[str, int | None]], tmp_path: Path) -> None:
+def test_a_resource_that_is_no_node_of_ours_is_matched_by_type_and_region(
+    ours: tuple[Report, dict[str, int | None]], tmp_path: Path
+) -> None:
     arns = [row | {"line_item_resource_id": "arn:aws:ec2:us-east-1:2:instance/i-0123"} for row in hourly(0, "x")]
     result = compared(ours, tmp_path / "bill.csv", bill_text(arns))
     matched = [match for match in result.matches if match.state == "matched"]
-    assert [(match.key.day, match.key.node, match.key.instance_type) for match in matched] == [("2026-11-01", "", "p4d.24xlarge"), ("2026-11-02", "", "p4d.24xlarge")]
+    assert [(match.key.day, match.key.node, match.key.instance_type) for match in matched] == [
+        ("2026-11-01", "", "p4d.24xlarge"),
+        ("2026-11-02", "", "p4d.24xlarge"),
+    ]
     assert all(match.bill and match.bill.hours == 24 == match.ours.hours for match in matched if match.ours)
 
 
-def test_commitments_count_as_used_and_what_was_billed_elsewhere_is_a_part(ours: tuple[Report, dict[str, int | None]], tmp_path: Path) -> None:
-    rows = [row | {"line_item_line_item_type": "DiscountedUsage", "line_item_unblended_cost": "0", "reservation_effective_cost": "13", "pricing_public_on_demand_cost": "21.957642"} for row in hourly(0, "node-00")]
-    rows += [line(line_item_line_item_type="RIFee", line_item_unblended_cost="700", line_item_usage_end_date="2026-12-01T00:00:00Z")]
+def test_commitments_count_as_used_and_what_was_billed_elsewhere_is_a_part(
+    ours: tuple[Report, dict[str, int | None]], tmp_path: Path
+) -> None:
+    rows = [
+        row
+        | {
+            "line_item_line_item_type": "DiscountedUsage",
+            "line_item_unblended_cost": "0",
+            "reservation_effective_cost": "13",
+            "pricing_public_on_demand_cost": "21.957642",
+        }
+        for row in hourly(0, "node-00")
+    ]
+    rows += [
+        line(line_item_line_item_type="RIFee", line_item_unblended_cost="700", line_item_usage_end_date="2026-12-01T00:00:00Z")
+    ]
     result = compared(ours, tmp_path / "bill.csv", bill_text(rows))
     assert result.bill_total == 700 and result.matched == 48 * 13
     assert result.parts["amortisation"] == -48 * 13 and result.parts["unused_commitment"] == 700
@@ -154,29 +175,56 @@ def test_commitments_count_as_used_and_what_was_billed_elsewhere_is_a_part(ours:
 
 
 def test_monthly_lines_are_spread_over_their_days(ours: tuple[Report, dict[str, int | None]], tmp_path: Path) -> None:
-    rows = [line(line_item_usage_end_date="2026-11-03T00:00:00Z", line_item_usage_amount="48", line_item_unblended_cost="100", line_item_resource_id="node-00")]
+    rows = [
+        line(
+            line_item_usage_end_date="2026-11-03T00:00:00Z",
+            line_item_usage_amount="48",
+            line_item_unblended_cost="100",
+            line_item_resource_id="node-00",
+        )
+    ]
     result = compared(ours, tmp_path / "bill.csv", bill_text(rows))
     assert [match.bill.cost for match in result.matches if match.key.node == "node-00" and match.bill] == [50, 50]
 
 
 def test_lines_of_other_months_are_set_aside_and_counted(ours: tuple[Report, dict[str, int | None]], tmp_path: Path) -> None:
-    rows = [*hourly(0, "node-00"), line(line_item_usage_start_date="2026-10-31T23:00:00Z", line_item_usage_end_date="2026-11-01T00:00:00Z", line_item_unblended_cost="4")]
+    rows = [
+        *hourly(0, "node-00"),
+        line(
+            line_item_usage_start_date="2026-10-31T23:00:00Z",
+            line_item_usage_end_date="2026-11-01T00:00:00Z",
+            line_item_unblended_cost="4",
+        ),
+    ]
     result = compared(ours, tmp_path / "bill.csv", bill_text(rows))
     assert (result.outside_lines, result.outside_cost, result.lines) == (1, 4, 48)
 
 
-def test_older_names_two_byte_order_marks_gzip_and_parquet_say_the_same(ours: tuple[Report, dict[str, int | None]], tmp_path: Path) -> None:
+def test_older_names_two_byte_order_marks_gzip_and_parquet_say_the_same(
+    ours: tuple[Report, dict[str, int | None]], tmp_path: Path
+) -> None:
     rows = hourly(0, "node-00")
     text = bill_text(rows)
     plain = compared(ours, tmp_path / "bill.csv", text)
     header, rest = text.split("\r\n", 1)
     assert record(compared(ours, tmp_path / "bom.csv", "\ufeff\ufeff" + header + "\r\n\ufeff" + rest)) == record(plain)
     assert record(compared(ours, tmp_path / "bill.csv.gz", gzip.compress(text.encode()))) == record(plain)
-    old = header.replace("line_item_line_item_type", "lineItem/LineItemType").replace("line_item_unblended_cost", "lineItem/UnblendedCost").replace("product_instance_type", "product/instanceType")
+    old = (
+        header.replace("line_item_line_item_type", "lineItem/LineItemType")
+        .replace("line_item_unblended_cost", "lineItem/UnblendedCost")
+        .replace("product_instance_type", "product/instanceType")
+    )
     assert record(compared(ours, tmp_path / "old.csv", old + "\r\n" + rest)) == record(plain)
     numbers = ("line_item_usage_amount", "line_item_unblended_cost")
     typed = [
-        {name: float(cell) if name in numbers else datetime.fromisoformat(cell).replace(tzinfo=None) if name.endswith("_date") else cell or None for name, cell in row.items()}
+        {
+            name: float(cell)
+            if name in numbers
+            else datetime.fromisoformat(cell).replace(tzinfo=None)
+            if name.endswith("_date")
+            else cell or None
+            for name, cell in row.items()
+        }
         for row in rows
     ]
     table = pyarrow.Table.from_pylist([row | {"product": {"instance_type": "x"}} for row in typed])
@@ -190,17 +238,32 @@ GOOD = bill_text([line(), line()])
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ((",21.957642,p4d", ',"21,957642",p4d'), "row 2, column line_item_unblended_cost: The amount '21,957642' has a decimal comma"),
-        ((",21.957642,p4d", ",$21.95,p4d"), "row 2, column line_item_unblended_cost: The amount '\\$21.95' carries a currency sign"),
+        (
+            (",21.957642,p4d", ',"21,957642",p4d'),
+            "row 2, column line_item_unblended_cost: The amount '21,957642' has a decimal comma",
+        ),
+        (
+            (",21.957642,p4d", ",$21.95,p4d"),
+            "row 2, column line_item_unblended_cost: The amount '\\$21.95' carries a currency sign",
+        ),
         ((",21.957642,p4d", ",,p4d"), "row 2, column line_item_unblended_cost: it is empty"),
-        (("2026-11-01T00:00:00Z", "2026-11-01 00:00:00"), "row 2, column line_item_usage_start_date: '2026-11-01 00:00:00' has no time zone"),
+        (
+            ("2026-11-01T00:00:00Z", "2026-11-01 00:00:00"),
+            "row 2, column line_item_usage_start_date: '2026-11-01 00:00:00' has no time zone",
+        ),
         (("2026-11-01T00:00:00Z", "01.11.2026"), "row 2, column line_item_usage_start_date: '01.11.2026' is no time"),
-        (("2026-11-01", "2026-09-01"), "row 2, column line_item_usage_start_date / ChargePeriodStart: 2026-09-01T00:00:00Z and all other lines lie outside"),
+        (
+            ("2026-11-01", "2026-09-01"),
+            "row 2, column line_item_usage_start_date / ChargePeriodStart: 2026-09-01T00:00:00Z and all other lines lie outside",
+        ),
         ((",USD,", ",EUR,"), "row 2, column line_item_currency_code / BillingCurrency: the bill is in EUR, the report in USD"),
         ((",USD,", ",,"), "row 2, column line_item_currency_code / BillingCurrency: it is empty"),
         (("line_item_unblended_cost", "cost"), "row 1: column line_item_unblended_cost is missing"),
         (("line_item_", "my_"), "row 1: this is neither an AWS CUR 2.0 export nor a FOCUS file"),
-        (("222222222222", "333333333333"), "row 2, column line_item_usage_account_id / SubAccountId: the bill is of account 333333333333"),
+        (
+            ("222222222222", "333333333333"),
+            "row 2, column line_item_usage_account_id / SubAccountId: the bill is of account 333333333333",
+        ),
         (("us-east-1", "us-east-1,,,,"), "row 2: it has 20 cells, the header 16; is the file cut off?"),
     ],
 )
@@ -213,9 +276,14 @@ def test_a_bad_bill_is_a_sentence_with_row_and_column(
         compare(*ours, read(path), "bill.csv", account="222222222222")
 
 
-def test_mixed_currencies_no_rows_and_damaged_files_are_sentences(ours: tuple[Report, dict[str, int | None]], tmp_path: Path) -> None:
+def test_mixed_currencies_no_rows_and_damaged_files_are_sentences(
+    ours: tuple[Report, dict[str, int | None]], tmp_path: Path
+) -> None:
     cases: dict[str, tuple[bytes, str]] = {
-        "mixed.csv": (bill_text([line(), line(line_item_currency_code="CNY")]).encode(), "row 3, .*: CNY after USD: currencies are mixed"),
+        "mixed.csv": (
+            bill_text([line(), line(line_item_currency_code="CNY")]).encode(),
+            "row 3, .*: CNY after USD: currencies are mixed",
+        ),
         "empty.csv": (b"", "no row in it"),
         "header.csv": (bill_text([]).encode(), "no row in it"),
         "latin.csv": (GOOD.replace("i-0abc", "k\u00f6ln").encode("latin-1"), "it is not UTF-8"),
@@ -251,3 +319,19 @@ def test_our_own_focus_file_agrees_with_our_report(tmp_path: Path, form: str) ->
         assert abs(result.parts.get(name, Fraction(0))) < Fraction(1, 10**6), name
     assert abs(result.difference - result.parts["amortisation"]) < Fraction(1, 10**6)
     assert not {"missing_in_bill", "not_measured"} & set(result.parts)
+
+
+def test_a_line_that_crosses_the_end_of_the_range_counts_as_far_as_it_lies_in_it(
+    ours: tuple[Report, dict[str, int | None]], tmp_path: Path
+) -> None:
+    rows = [
+        line(
+            line_item_usage_start_date="2026-11-02T12:00:00Z",
+            line_item_usage_end_date="2026-11-03T12:00:00Z",
+            line_item_unblended_cost="10",
+            line_item_usage_amount="24",
+        )
+    ]
+    result = compared(ours, tmp_path / "bill.csv", bill_text(rows))
+    assert (result.bill_total, result.outside_cost, result.outside_lines) == (5, 5, 0)
+    assert [match.bill.hours for match in result.matches if match.bill] == [12]

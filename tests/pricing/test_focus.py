@@ -53,11 +53,17 @@ def test_commitments_are_told_as_the_specification_wants() -> None:
     unused = total(rows, "EffectiveCost", CommitmentDiscountId="ri-p4d", CommitmentDiscountStatus="Unused")
     assert abs(Fraction(unused) - report.totals.unused_commitment_cost) < Fraction(1, 10**8) and unused > 500
     plan = {"CommitmentDiscountId": "sp-a"}
-    assert total(rows, "EffectiveCost", ChargeCategory="Usage", **plan) == total(rows, "BilledCost", ChargeCategory="Purchase", **plan)
+    assert total(rows, "EffectiveCost", ChargeCategory="Usage", **plan) == total(
+        rows, "BilledCost", ChargeCategory="Purchase", **plan
+    )
     upfront = [row for row in rows if row["ChargeFrequency"] == "One-Time"]
-    assert [(row["BilledCost"], row["EffectiveCost"], row["ChargePeriodEnd"]) for row in upfront] == [("20000", "0", "2027-11-01T00:00:00Z")]
+    assert [(row["BilledCost"], row["EffectiveCost"], row["ChargePeriodEnd"]) for row in upfront] == [
+        ("20000", "0", "2027-11-01T00:00:00Z")
+    ]
     used = [row for row in rows if row["CommitmentDiscountStatus"] == "Used"]
-    assert used and all(Decimal(row["EffectiveCost"]) < Decimal(row["ContractedCost"]) <= Decimal(row["ListCost"]) for row in used)
+    assert used and all(
+        Decimal(row["EffectiveCost"]) < Decimal(row["ContractedCost"]) <= Decimal(row["ListCost"]) for row in used
+    )
 
 
 def test_of_usage_without_commitments_all_prices_are_those_of_the_report_and_spot_is_dynamic() -> None:
@@ -66,7 +72,9 @@ def test_of_usage_without_commitments_all_prices_are_those_of_the_report_and_spo
     assert {row["PricingCategory"] for row in rows if row["x_Purchase"] == "spot"} == {"Dynamic"}
     assert all(row["EffectiveCost"] == row["BilledCost"] == row["ContractedCost"] == row["ListCost"] for row in rows)
     assert {row["ServiceCategory"] for row in rows} == {"Compute"}
-    assert {(row["BillingPeriodStart"], row["BillingPeriodEnd"]) for row in rows} == {("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")}
+    assert {(row["BillingPeriodStart"], row["BillingPeriodEnd"]) for row in rows} == {
+        ("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")
+    }
     assert any(row["Tags"] == '{"cost center": "4000", "team": "blue"}' for row in rows)
     assert {row["ResourceId"] for row in rows} == {f"node-{number:02}" for number in range(6)}
 
@@ -133,6 +141,9 @@ def test_progress_is_told_day_by_day_and_only_a_day_is_asked_for_at_once() -> No
     assert asked == [1, 1, 1] and told == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
-@pytest.mark.parametrize(("value", "shown"), [("0E-10", "0"), ("1E+3", "1000"), ("-0.0000000000", "0"), ("786.5424000000", "786.5424"), ("-3.10", "-3.1")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("0E-10", "0"), ("1E+3", "1000"), ("-0.0000000000", "0"), ("786.5424000000", "786.5424"), ("-3.10", "-3.1")],
+)
 def test_numbers_are_plain(value: str, shown: str) -> None:
     assert focus.plain(Decimal(value)) == shown

@@ -59,4 +59,7 @@ def sample(days: int = 2, nodes: int = 6, text: str = TERMS, tz: str = "UTC") ->
             return attribute(ledger, catalog, since, until, by, tz=tz, terms=read, now=end)  # type: ignore[arg-type]
 
         names, tags = facts_of(ledger)
-        yield FocusSource(attributed, START, end, tz, commitments=read.commitments, nodes=names, tags=tags), attributed(START, end, ())
+        yield (
+            FocusSource(attributed, START, end, tz, commitments=read.commitments, nodes=names, tags=tags),
+            attributed(START, end, ()),
+        )

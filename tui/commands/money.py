@@ -1,4 +1,4 @@
-"""`sync`, `cost`, `report`: what things cost and who caused it.
+"""`sync`, `cost`: what things cost.
 
 Invariant: a price that is not known is shown as not known and why; it is never 0. A report says when it is not complete.
 """
@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui import format as fmt
@@ -129,35 +127,3 @@ def say_notes(sentences: Sequence[str]) -> None:
     """What is in no cost, on stderr."""
     for sentence in sentences:
         say(f"not counted: {fmt.clean(sentence)}")
-
-
-def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
-    """Attributes the cost of a range to who caused it."""
-    from pricing.attribution import attribute
-    from pricing.calendar import parse_range
-
-    zone, now, pricing = context.timezone_name(arguments.tz), datetime.now(UTC), pricing_of(context, arguments)
-    by = [key.strip() for key in arguments.by.split(",") if key.strip()]
-    start, end = parse_range(arguments.start, arguments.end, tz=zone, now=now)
-    with context.open_ledger() as ledger:
-        code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
-        notice(ledger, pricing, arguments, now)
-        result = attribute(ledger, pricing.catalog, start, end, by, tz=zone, **options(pricing, now))
-    form = "json" if arguments.json else arguments.format
-    _write_report(result, form, arguments.out)
-    from tui.costs import notes
-
-    for sentence in result.notes:
-        say(f"note: {fmt.clean(sentence)}")
-    say_notes(notes(result))
-    return code
-
-
-def _write_report(result: Any, form: str, out: str | None) -> None:
-    from pricing.reports import write, write_file
-
-    if out and out != "-":
-        write_file(result, Path(out), form)
-        say(f"wrote {out}: {len(result.rows)} rows")
-    else:
-        write(result, sys.stdout, form)
