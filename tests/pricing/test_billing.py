@@ -57,7 +57,9 @@ def test_the_users_own_rule_comes_before_the_documented_one() -> None:
 def test_what_is_billed_covers_what_ran_and_is_whole(ran: Fraction, rule: Rule, interrupted: bool) -> None:
     amount = billed(ran, rule, interrupted=interrupted)
     assert amount % rule.granularity_seconds == 0
-    assert (amount == 0 and (ran == 0 or interrupted)) or ran <= amount < max(ran, rule.minimum_seconds) + rule.granularity_seconds
+    assert (amount == 0 and (ran == 0 or interrupted)) or ran <= amount < max(
+        ran, rule.minimum_seconds
+    ) + rule.granularity_seconds
 
 
 def ms(*day: int) -> int:
@@ -112,4 +114,7 @@ def test_uses_that_fit_a_node_cost_at_most_its_price(uses: list[tuple[Fraction, 
     ]
     assert all(cost is not None and min(cost) >= 0 for cost in costs)
     assert sum(sum(cost) for cost in costs if cost is not None) <= price
-    assert sum(cost_of(price, SHAPE, Weights(), gpus=Fraction(8), vcpus=Fraction(96), memory_bytes=Fraction(1152 * GIB)) or ()) == price
+    assert (
+        sum(cost_of(price, SHAPE, Weights(), gpus=Fraction(8), vcpus=Fraction(96), memory_bytes=Fraction(1152 * GIB)) or ())
+        == price
+    )

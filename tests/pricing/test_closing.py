@@ -244,6 +244,42 @@ def test_a_closing_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPa
         assert all_rows(ledger, "SELECT * FROM closed_months") == all_rows(ledger, "SELECT * FROM closed_days") == []
 
 
+def test_others_may_write_while_a_month_is_added_up_and_what_they_bring_is_a_correction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger, Ledger.open(path, timeout_seconds=0.1) as other:
+        take(ledger, [usage(1, "held", 5, user="ann")])
+
+        class Meanwhile(PriceList):
+            def quote(self, *facts: object, **more: object):  # type: ignore[no-untyped-def, override]  # noqa: ANN202
+                if not self.asked:
+                    take(other, [usage(2, "held", 6, user="bob")])
+                return super().quote(*facts, **more)  # type: ignore[arg-type]
+
+        assert close(ledger, Pricing(Meanwhile()), "2026-03", NOW).cost == 8
+        (late,) = notice(ledger, Pricing(PriceList()), NOW)
+        assert late.cost == 8
+
+
+def test_two_programs_that_look_at_once_write_a_correction_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger, Ledger.open(path) as other:
+        take(ledger, [usage(1, "held", 5, user="ann")])
+        close(ledger, Pricing(PriceList()), "2026-03", NOW)
+        take(ledger, [usage(2, "held", 6, user="bob")])
+
+        class Meanwhile(PriceList):
+            def quote(self, *facts: object, **more: object):  # type: ignore[no-untyped-def, override]  # noqa: ANN202
+                if not self.asked:
+                    assert len(notice(other, Pricing(PriceList()), NOW)) == 1
+                return super().quote(*facts, **more)  # type: ignore[arg-type]
+
+        assert notice(ledger, Pricing(Meanwhile()), NOW) == []
+        assert notice(ledger, Pricing(PriceList()), NOW) == []
+        assert report(ledger, "", LAST, NEXT).totals.adjustment_cost == 8
+
+
 def test_a_ledger_of_the_first_version_gains_the_tables_and_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:

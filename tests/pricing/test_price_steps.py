@@ -31,7 +31,9 @@ def steps(points: list[tuple[int, Fraction | None]]) -> Steps:
 
 def plain_mean(found: Steps, hour: int) -> Fraction | None:
     """Cuts the hour at every step and weighs by hand."""
-    edges = sorted({hour * HOUR_MS, (hour + 1) * HOUR_MS, *(at for at, _ in found if hour * HOUR_MS < at < (hour + 1) * HOUR_MS)})
+    edges = sorted(
+        {hour * HOUR_MS, (hour + 1) * HOUR_MS, *(at for at, _ in found if hour * HOUR_MS < at < (hour + 1) * HOUR_MS)}
+    )
     parts = [(until - since, value_at(found, since)) for since, until in zip(edges, edges[1:], strict=False)]
     if any(value is None for _, value in parts):
         return None

@@ -54,7 +54,9 @@ def test_times_may_carry_an_offset_and_dates_may_be_text(tmp_path: Path) -> None
     assert (discount.cloud, discount.starts_ms, discount.ends_ms) == ("aws", ms("2026-03-01"), ms("2026-03-31T22:00Z"))
 
 
-RESERVED = 'id="a"\nkind="reservation"\ncloud="aws"\nregion="r"\ninstance_type="x"\nhourly="1"\nfrom=2026-01-01\nto=2027-01-01\n'
+RESERVED = (
+    'id="a"\nkind="reservation"\ncloud="aws"\nregion="r"\ninstance_type="x"\nhourly="1"\nfrom=2026-01-01\nto=2027-01-01\n'
+)
 PLAN = 'id="a"\nkind="savings_plan"\ncloud="aws"\nusd_per_hour="1"\npercent="30"\nfrom=2026-01-01\nto=2027-01-01\n'
 
 
