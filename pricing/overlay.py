@@ -7,14 +7,17 @@ that a book does not know never hides one that ships. What counts at a moment is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
+from pricing.calendar import instant
 from pricing.instances import name_key
 from pricing.lookup import Slice, Table, region_key
 from pricing.money import PerHour
 from pricing.offers import Offer
+from pricing.pricebook_read import Current
 from pricing.pricebook_rows import PAYMENTS, Kept, Key
 from pricing.prices import Price
 
@@ -25,7 +28,7 @@ Place = tuple[str, str | None, str, str]
 class Book(Protocol):
     """What a catalog asks of a price book; `pricing.pricebook.PriceBook` and `Shelf` are some."""
 
-    def offers_at(self, moment: datetime, cloud: str) -> list[Price]: ...
+    def current(self, moment: datetime, cloud: str) -> list[Current]: ...
     def lines(self, cloud: str, instance_type: str) -> dict[Key, list[Kept]]: ...
     def newest(self) -> datetime | None: ...
 
@@ -63,12 +66,16 @@ def merged(shipped: Table, book: Book, now: datetime | None) -> Table:
     if moment is None:
         return shipped
     found = {_place(shipped.cloud, offer): offer for offer in shipped.offers}
-    for price in preferred(book.offers_at(moment, shipped.cloud)):
-        offer = _offer(price)
-        place = _place(shipped.cloud, offer)
+    for place, current in preferred(shipped.cloud, book.current(moment, shipped.cloud)).items():
+        as_of = _day(current.last_ms)
         old = found.get(place)
-        if old is None or old.price is None or (offer.price is not None and offer.as_of >= old.as_of):
-            found[place] = offer._replace(instance_type=old.instance_type) if old else offer
+        if old is None or old.price is None or (current.amount is not None and as_of >= old.as_of):
+            spelt = old.instance_type if old is not None else current.instance_type
+            amount = None if current.amount is None else PerHour(Decimal(current.amount), current.currency)
+            source = _sourced(current.source, current.payment or None)
+            found[place] = Offer(
+                shipped.cloud, place[0], place[1], spelt, current.purchase, amount, as_of, source, _moment(current.valid_ms)
+            )  # fmt: skip
     return Table(shipped.cloud, list(found.values()))
 
 
@@ -105,14 +112,30 @@ class History:
         return lines
 
 
-def preferred(prices: Iterable[Price]) -> Iterable[Price]:
+def preferred(cloud: str, prices: Iterable[Current]) -> dict[Place, Current]:
     """Of each offer the way to pay that counts where none is asked for: without upfront before with it."""
-    best: dict[tuple[str, ...], Price] = {}
+    best: dict[Place, Current] = {}
     for price in prices:
-        key = (price.region, price.zone or "", price.instance_type, price.purchase)
-        if key not in best or PAYMENTS.index(price.payment) < PAYMENTS.index(best[key].payment):
-            best[key] = price
-    return best.values()
+        place = (region_key(price.region), price.zone or None, name_key(cloud, price.instance_type), price.purchase)
+        old = best.get(place)
+        if old is None or PAYMENTS.index(price.payment or None) < PAYMENTS.index(old.payment or None):
+            best[place] = price
+    return best
+
+
+@lru_cache(maxsize=4096)
+def _moment(ms: int) -> datetime:
+    return instant(ms)
+
+
+@lru_cache(maxsize=4096)
+def _day(ms: int) -> date:
+    return instant(ms).date()
+
+
+@lru_cache(maxsize=4096)
+def _sourced(source: str, payment: str | None) -> str:
+    return f"{source} ({payment.replace('_', ' ')})" if payment else source
 
 
 def _place(cloud: str, offer: Offer) -> Place:
@@ -121,10 +144,9 @@ def _place(cloud: str, offer: Offer) -> Place:
 
 def _offer(price: Price) -> Offer:
     amount = None if price.amount is None else PerHour(price.amount, price.currency)
-    source = f"{price.source} ({price.payment.replace('_', ' ')})" if price.payment else price.source
     return Offer(
         price.cloud, region_key(price.region), price.zone, price.instance_type, price.purchase, amount,
-        price.fetched_at.date(), source, price.valid_from,
+        price.fetched_at.date(), _sourced(price.source, price.payment), price.valid_from,
     )  # fmt: skip
 
 

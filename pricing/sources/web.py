@@ -20,6 +20,8 @@ import httpx
 from pricing.sources import BadAnswer, ExpiredCredentials, NoPermission, SourceFault, Throttled, Unreachable
 
 TRIES = 5
+CONNECT_TRIES = 3
+"""Where nothing answers at all."""
 FIRST_WAIT = 1.0
 """Seconds; doubled with each try."""
 LONGEST_WAIT = 60.0
@@ -60,6 +62,8 @@ class Web:
             except (httpx.TransportError, httpx.InvalidURL) as error:
                 host = httpx.URL(url).host
                 fault = Unreachable(f"{self._name}: {host} cannot be reached ({type(error).__name__}: {error}).")
+                if isinstance(error, httpx.ConnectError) and attempt + 1 >= CONNECT_TRIES:
+                    raise fault from None
             else:
                 if answer.status_code == 200:
                     return self._decoded(answer)
