@@ -6,13 +6,14 @@ about one offer's price.
 
 Rules: a known currency, unit and purchase option, aware times; above 0 and finite; within the bounds of its GPU model (per
 GPU and hour); spot at most on-demand, and (a warning) at least a tenth of it; a committed price at most on-demand (held
-back above it); not more than `LARGEST_CHANGE` times the last good price, nor less than one such part of it (held back).
+back above it); not more than `LARGEST_CHANGE` times the last good price, nor less than one such part of it, nor changed by
+just the number of its GPUs (held back). Where the book has no price yet, the one that ships is the last good one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -22,7 +23,7 @@ from pricing.currencies import CURRENCIES
 from pricing.money import to_decimal
 from pricing.offers import PURCHASES
 from pricing.pricebook_rows import PAYMENTS
-from pricing.prices import INSTANCE_HOUR, UNITS, Price
+from pricing.prices import INSTANCE_HOUR, LINUX, SHARED, UNITS, Price
 from pricing.zones import is_aws_id, is_local
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ LARGEST_CHANGE = 3
 BOUND_FACTOR = 3
 """A price per GPU-hour may be this many times above the dearest on-demand price that ships for the model, or below the
 cheapest."""
+EXACTLY = Fraction(1, 200)
+"""How near to the number of its GPUs a change must be to look like a price per GPU."""
 SPOT_FLOOR = Fraction(1, 10)
 """Of on-demand: the floor that AWS keeps."""
 SPOT_PLACES = 4
@@ -139,7 +142,7 @@ class Judge:
             verdict = self._against_on_demand(price, what, known, last)
             if verdict is not None:
                 return verdict
-        return self._changed(price, what, last)
+        return self._changed(price, what, last or self._shipped(price))
 
     def _out_of_bounds(self, price: Price, what: str, last: Price | None) -> Verdict | None:
         each, bounds = self._per_gpu(price), self._bounds_for(price)
@@ -173,13 +176,36 @@ class Judge:
         if last is None or last.amount is None or price.amount is None:
             return GOOD
         ratio = Fraction(price.amount) / Fraction(last.amount)
-        if Fraction(1, LARGEST_CHANGE) <= ratio <= LARGEST_CHANGE:
+        if Fraction(1, LARGEST_CHANGE) <= ratio <= LARGEST_CHANGE and not self._is_per_gpu(price, ratio):
             return GOOD
         low, high = Fraction(last.amount) / LARGEST_CHANGE, Fraction(last.amount) * LARGEST_CHANGE
         change = f"{float(ratio):.3g} times the last good price ({_text(last.amount)})"
         hint = _cause(ratio, self._gpu_count(price))
         expected = f"expected {_text(low)} to {_text(high)}{f' ({hint})' if hint else ''}"
         return Verdict("held", f"{what} is {_text(price.amount)} {price.currency}, {change}: {expected}; {_held(last)}.")
+
+    def _is_per_gpu(self, price: Price, ratio: Fraction) -> bool:
+        """Whether a change is by just the number of GPUs, as of a price per GPU that is taken for the machine's."""
+        count = self._gpu_count(price)
+        if count is None or count <= 1 or price.unit != INSTANCE_HOUR:
+            return False
+        return any(abs(off - 1) <= EXACTLY for off in (ratio * count, ratio / count))
+
+    def _shipped(self, price: Price) -> Price | None:
+        """The price that ships for this very offer; none of spot, which moves more in a year than any error."""
+        if (
+            price.purchase == "spot"
+            or price.unit != INSTANCE_HOUR
+            or price.os != LINUX
+            or price.tenancy != SHARED
+            or price.payment is not None
+        ):
+            return None
+        for offer in self._catalog.offers(price.cloud, price.region, None, price.instance_type, purchase=price.purchase):
+            if offer.zone == price.zone and offer.price is not None and offer.price.currency == price.currency:
+                seen = datetime.combine(offer.as_of, time(), UTC)
+                return price._replace(amount=offer.price.amount, valid_from=seen, fetched_at=seen, source=offer.source)
+        return None
 
     def _on_demand(self, price: Price, known: Known) -> tuple[Decimal | None, bool]:
         """The on-demand price, and whether it is certain that it held at the price's moment."""

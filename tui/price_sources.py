@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pricing.sources import Source, Wanted
 
 CLOUDS = ("aws", "azure", "gcp", "alibaba")
+ANSWER_FOR_ALL = ("azure", "gcp")
+"""Clouds whose one answer holds all regions, also those that nobody here has heard of."""
 PURCHASES = ("on_demand", "spot", "reserved_1y", "reserved_3y", "savings_plan_1y", "savings_plan_3y")
 """What is asked for by default; capacity blocks only on request, for each block is a question of its own."""
 
@@ -78,5 +80,6 @@ def wanted(
         names |= {name for name, shape in zip(types, named, strict=True) if shape is None and not foreign}
     else:
         names = frozenset(shape.instance_type for shape in known if shape.kind != "cpu")
-    where = regions or sorted({offer.region for offer in catalog.offers(cloud)})
+    everywhere = () if cloud in ANSWER_FOR_ALL else sorted({offer.region for offer in catalog.offers(cloud)})
+    where = regions or everywhere
     return Wanted(tuple(dict.fromkeys(map(region_key, where))), names, tuple(purchases) or PURCHASES)

@@ -111,6 +111,16 @@ def test_a_change_beyond_the_factor_is_held_back_and_a_spot_price_may_move_withi
     assert yuan.kind == "held" and "it was in USD, and is told in CNY" in yuan.sentence
 
 
+def test_a_price_per_gpu_is_held_back_also_where_the_bounds_of_the_model_allow_it() -> None:
+    first = JUDGE.judge(price("3.06", "p3.8xlarge"), Known())  # against the price that ships: 12.24 for 4 GPUs
+    assert first.kind == "held" and "a factor of 4: one GPU for the instance?" in first.sentence
+    assert "the last good price, 12.24 seen 2026-07-20" in first.sentence
+    two = price("4", "g4dn.12xlarge")
+    assert JUDGE.judge(two._replace(amount=Decimal("0.978")), Known()).kind == "held"
+    assert JUDGE.judge(two, Known()).kind == "good"
+    assert JUDGE.judge(price("0.263", "g4dn.xlarge"), Known(price("0.526", "g4dn.xlarge"))).kind == "good"  # it has one
+
+
 def test_a_price_that_is_not_told_is_fine_until_one_was() -> None:
     assert JUDGE.judge(price(None), Known()).kind == "good"
     assert JUDGE.judge(price(None), Known(price("55"))).kind == "refused"

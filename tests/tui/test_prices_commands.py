@@ -213,6 +213,7 @@ def test_what_is_asked_of_a_cloud_is_what_is_known_of_it_unless_something_is_nam
     assert not any(name.startswith(("m5.", "c5.")) for name in everything.instance_types)
     named = wanted("azure", catalog, ("East US",), ("nc6s_v3",), ("spot",))
     assert named == Wanted(("eastus",), frozenset({"Standard_NC6s_v3"}), ("spot",))
+    assert (wanted("azure", catalog, (), (), ()) or named).regions == ()  # one answer has them all
     assert wanted("gcp", catalog, (), ("p4d.24xlarge",), ()) is None
     new = wanted("aws", catalog, (), ("p9.48xlarge",), ())
     assert new is not None and new.instance_types == frozenset({"p9.48xlarge"})

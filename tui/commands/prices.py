@@ -121,8 +121,10 @@ class _Teller:
     """Progress on stderr: one line that is written over on a terminal, else a line per step."""
 
     def __init__(self) -> None:
+        import shutil
         import sys
 
+        self._width = shutil.get_terminal_size((80, 24)).columns - 1
         self._stream = sys.stderr
         self._live = self._stream.isatty()
         self._said = ""
@@ -132,7 +134,7 @@ class _Teller:
         step = f"{cloud}: {fmt.clean(progress.step)}"
         if self._live:
             counts = f"{progress.rows} prices, {result.new + result.changed} new, {len(result.refused)} refused"
-            self._stream.write(f"\r\x1b[K{step}, {progress.done}{total}; {counts}"[:150])
+            self._stream.write("\r\x1b[K" + f"{step}, {progress.done}{total}; {counts}"[: self._width])
             self._stream.flush()
             self._said = step
         elif step != self._said:
