@@ -5,6 +5,7 @@ Invariant: what was spent by the end of the last day is the budget state's own s
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -13,6 +14,9 @@ from pricing.budgets import BudgetState
 from pricing.money import to_decimal
 from pricing.report import Report
 from pricing.reports.charts import Burn
+
+
+_TICK = timedelta(milliseconds=1)
 
 
 def burn_of(state: BudgetState, daily: Report) -> Burn:
@@ -27,7 +31,7 @@ def burn_of(state: BudgetState, daily: Report) -> Burn:
     for day in calendar.days(state.start, state.end, budget.tz):
         labels.append(f"{day.start.astimezone(calendar.zone(budget.tz)):%-d %b}")
         sum_ += costs.get(day.label, Fraction(0))
-        spent.append(to_decimal(sum_, 2) if day.start <= state.at else None)
+        spent.append(to_decimal(sum_, 2) if day.start < max(state.at, state.start + _TICK) else None)
     forecast = state.forecast
     range_ = None
     if forecast.low is not None and forecast.expected is not None and forecast.high is not None:

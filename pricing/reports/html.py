@@ -211,7 +211,9 @@ def _idle(head: Report, totals: dict[str, Cell], money: _Money) -> str:
 
 def _jobs(jobs: Report, money: _Money) -> str:
     rows = views.top_jobs(jobs)
-    chart = ranked_bars("jobs", "Cost of the dearest jobs", [(one.name, one.cost, one.css) for one in rows], money)
+    drawn = [one for one in rows if one.css == "s1"] or rows
+    rest = [f"{one.name} {money(one.cost)}" for one in rows if one not in drawn]
+    chart = ranked_bars("jobs", "Cost of the dearest jobs", [(one.name, one.cost, one.css) for one in drawn], money)
     body = [[one.name, f"{one.hours:,.1f}", one.ratio, money(one.cost)] for one in rows]
     foot = [
         "Total",
@@ -220,7 +222,7 @@ def _jobs(jobs: Report, money: _Money) -> str:
         money(sum((one.cost for one in rows), Decimal(0))),
     ]
     table = _table("Cost by job", ["Job", "GPU-hours", "Utilisation", "Cost"], body, foot, texts=1)
-    return _section("Jobs", "The dearest jobs, and all else.", chart, table, "", folded=True)
+    return _section("Jobs", f"The dearest jobs{'; beside them ' if rest else ''}{', '.join(rest)}.", chart, table, "", folded=True)
 
 
 def _budget(place: int, budget: Burn, money: _Money) -> str:
@@ -263,7 +265,7 @@ def _rows(shown: Table, money: _Money) -> str:
     titles = [*[key.replace("_", " ").capitalize() for key in shown.group_by], *[_ROW_TITLES[name] for name in names]]
     by = ", ".join(shown.group_by)
     table = _table(f"Cost by {by}", titles, lines, foot, texts=len(shown.group_by))
-    return f'<section><h2>Cost by {safe(by)}</h2><p class="lead">{len(shown.rows):,} rows.</p>{table}</section>\n'
+    return f'<section class="quiet"><h2>Cost by {safe(by)}</h2><p class="lead">{len(shown.rows):,} rows.</p>{table}</section>\n'
 
 
 def _others(shown: Table, names: Sequence[str], money: _Money) -> list[str]:

@@ -55,14 +55,15 @@ caption{text-align:left;color:var(--soft);font-size:12.5px;padding-bottom:6px}
 th,td{padding:5px 10px;text-align:right;border-bottom:1px solid var(--rule);vertical-align:top}
 th{font-weight:600;color:var(--soft)}
 th[scope=row],td.text,th.text{text-align:left;overflow-wrap:anywhere;color:var(--ink);font-weight:400}
-th.text{color:var(--soft);font-weight:600}
+thead th.text{color:var(--soft);font-weight:600}
+.quiet caption{position:absolute;clip-path:inset(50%)}
 tfoot th,tfoot td{border-top:2px solid var(--ink);border-bottom:0;font-weight:650;color:var(--ink)}
 .scroll{overflow-x:auto}
 details{margin-top:12px}summary{cursor:pointer;color:var(--accent);font-size:13.5px}
 .sign{display:grid;grid-template-columns:1fr 1fr;gap:40px;margin-top:56px;break-inside:avoid}
 .sign p{border-top:1px solid var(--ink);padding-top:6px;margin:34px 0 0;color:var(--soft);font-size:12.5px}
 footer{margin-top:36px;color:var(--soft);font-size:12.5px;border-top:1px solid var(--rule);padding-top:14px}
-@media (max-width:760px){main{margin:0;padding:24px 18px;border:0;border-radius:0}.tiles{grid-template-columns:1fr 1fr}
+@media screen and (max-width:760px){main{margin:0;padding:24px 18px;border:0;border-radius:0}.tiles{grid-template-columns:1fr 1fr}
 .facts{text-align:left}}
 @media print{@page{size:A4;margin:14mm 13mm}:root{color-scheme:light;--page:#fff;--paper:#fff;--ink:#000;--soft:#444;
 --rule:#bbb;--grid:#e2e2e2;--accent:#1f5fa8;--warn:#7a4700;--warn-bg:#fff;--bad:#b3261e;
@@ -70,6 +71,6 @@ footer{margin-top:36px;color:var(--soft);font-size:12.5px;border-top:1px solid v
 --idle:#d5dae0;--idle-line:#8c97a5;--lost:#c2405a;--down:#6b7684;--billing:#b08a3c;--unused:#8f6bb3}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}body{font-size:11px}
 main{margin:0;padding:0;border:0;max-width:none}figure,.tiles,tr,.notice{break-inside:avoid}h2,.lead{break-after:avoid}
-thead{display:table-header-group}.scroll{overflow:visible}summary{display:none}
-details::details-content{content-visibility:visible;height:auto}table{font-size:9.5px}th,td{padding:3px 5px}}
+thead{display:table-header-group}tfoot{display:table-row-group}.scroll{overflow:visible}summary{display:none}
+.tiles dd{font-size:17px}details::details-content{content-visibility:visible;height:auto}table{font-size:9.5px}th,td{padding:3px 5px}}
 """

@@ -9,35 +9,39 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 
 from pricing.attribution import attribute
+from pricing.budgets import Budget, budget_states
 from pricing.catalog import Catalog
 from pricing.ledger import Ledger
-from pricing.reports.charts import Burn
+from pricing.money import Money
+from pricing.report import Report
+from pricing.reports.burns import burn_of
 from pricing.reports.html import HtmlReport, write_page
 from tests.support.sample_ledger import fill
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
-END = START + timedelta(days=30)
-SIZE = (1200, 3000)
+END = datetime(2026, 11, 23, tzinfo=UTC)
+HISTORY = START - timedelta(days=30)
+SIZE = (1160, 2560)
 
 
 def page() -> HtmlReport:
-    """A month of six nodes."""
+    """Three weeks of six nodes, with a budget that will not last."""
     catalog = Catalog.embedded()
     with Ledger.open(":memory:") as ledger:
-        fill(ledger, START, 720)
+        fill(ledger, HISTORY, (END - HISTORY) // timedelta(hours=1))
+
+        def report_for(keys: Sequence[str], start: datetime, end: datetime, tz: str, currency: str) -> Report:
+            return attribute(ledger, catalog, start, end, keys, tz=tz, currency=currency)
+
         made = [attribute(ledger, catalog, START, END, by) for by in ("project,user", "day,project", "job")]
-    return HtmlReport(*made, budgets=(_burn(),), made_at=END + timedelta(hours=9))
-
-
-def _burn() -> Burn:
-    spent = tuple(Decimal(day * 1180 + 40 * (day % 5)) if day <= 21 else None for day in range(1, 31))
-    labels = tuple(f"{day} Nov" for day in range(1, 31))
-    return Burn("vision, November", Decimal(32000), labels, spent, (Decimal(31200), Decimal(34900), Decimal(38800)))
+        (state,) = budget_states([Budget("vision", Money.parse("16000"), "project", "vision")], report_for, END)
+        burn = burn_of(state, report_for(("day", "project"), START, END, "UTC", "USD"))
+    return HtmlReport(*made, budgets=(burn,), made_at=END + timedelta(hours=9))
 
 
 def main(folder: Path) -> None:

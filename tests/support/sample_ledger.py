@@ -44,20 +44,20 @@ def _rows(rng: Random, node: str, number: int, start_ms: int, hours: int) -> Ite
     gpus, sequence = FLEET[number % len(FLEET)][5], 0
     holder: list[tuple[str, str, str] | None] = [None] * gpus
     for hour in range(hours):
-        night = 0.35 + 0.3 * math.sin(hour / 24 * 2 * math.pi) + (0.2 if hour // 24 % 7 in (5, 6) else 0)
+        night = 0.16 + 0.14 * math.sin(hour / 24 * 2 * math.pi) + (0.32 if hour // 24 % 7 in (0, 6) else 0)
         for gpu in range(gpus):
             if rng.random() < 0.08 or not hour:
                 project = PROJECTS[min(int(rng.expovariate(0.55)), len(PROJECTS) - 1)]
-                job = f"{project}-{rng.choice(('train', 'sweep', 'eval'))}-{rng.randrange(40):02}"
+                job = f"{project}-{rng.choice(('train', 'sweep', 'eval'))}-{rng.randrange(1, 4):02}"
                 holder[gpu] = None if rng.random() < night else (rng.choice(USERS), project, job)
             kind, reason = "held" if holder[gpu] else "idle", None
-            if number == 3 and gpu == 5 and 200 <= hour < 260:
+            if number == 3 and gpu == 5 and hours - 240 <= hour < hours - 150:
                 kind = "lost"
-            if number == 1 and 300 <= hour < 318:
+            if number == 1 and hours - 330 <= hour < hours - 300:
                 kind = "down"
             user, project, job = holder[gpu] if kind == "held" and holder[gpu] else (None, None, None)
             sequence += 1
-            ratio = min(1.0, max(0.05, rng.gauss(0.72, 0.16))) if kind == "held" else 0.0 if kind == "idle" else None
+            ratio = min(1.0, max(0.05, rng.gauss(0.66 + 0.14 * math.sin(hour / 24 / 4.1) - 0.05 * math.cos(hour / 24 * 1.7), 0.16))) if kind == "held" else 0.0 if kind == "idle" else None
             energy = None if kind in ("lost", "down") else 280 * HOUR_MS
             yield Usage(
                 sequence, start_ms + hour * HOUR_MS, start_ms + (hour + 1) * HOUR_MS, f"{node}-GPU-{gpu}", kind, reason,
