@@ -22,7 +22,7 @@ from pricing.books import Books
 from pricing.errors import BadRange
 from pricing.ledger import Ledger
 from pricing.ledger_merge import HOUR_MS
-from pricing.ledger_totals import extent, totals
+from pricing.ledger_totals import cut_notes, extent, totals
 from pricing.money import PerHour
 from pricing.price_steps import PriceBook
 from pricing.rates import Catalog, Pricing, Rates
@@ -71,6 +71,7 @@ def attribute(
     if start.tzinfo is None or end.tzinfo is None or end <= start:
         raise BadRange(f"The range from {start} to {end} is none: both need a time zone, and the end comes after the start.")
     pricing = Pricing(catalog, prices or {}, currency, terms or Terms(), book)
+    cut: tuple[str, ...] = ()
     with ledger.reading() as connection:
         known = extent(connection)
         until = min(end, now or (calendar.instant(known[1]) if known else end))
@@ -78,7 +79,9 @@ def attribute(
         books = Books(keys, rates)
         past = closed.Past.read(connection, start, end)
         if known is not None:
-            for stretch in _stretches(keys, *_widened(known, pricing.terms, until, past), start, end, tz):
+            stretches = list(_stretches(keys, *_widened(known, pricing.terms, until, past), start, end, tz))
+            cut = cut_notes(connection, _live_edges(past, stretches))
+            for stretch in stretches:
                 _add(books, connection, past, stretch, calendar.milliseconds(until))
         for day, charge in past.adjustments(rates, tz):
             books.charge(day, charge)
@@ -92,7 +95,7 @@ def attribute(
         group_by=keys,
         unpriced=rates.sentences(books.unpriced),
         missing=tuple(_missing(ledger, calendar.milliseconds(start), calendar.milliseconds(end))),
-        notes=(*rates.notes(), *past.notes),
+        notes=(*rates.notes(), *past.notes, *cut),
     )
 
 
@@ -154,6 +157,14 @@ def _stretches(
     parts = calendar.days(first, last, tz) if "day" in keys else [calendar.Day("", first, last)]
     for day in parts:
         yield _Stretch(day.label, calendar.milliseconds(day.start), calendar.milliseconds(day.end))
+
+
+def _live_edges(past: closed.Past, stretches: Sequence[_Stretch]) -> Iterator[int]:
+    """Where what is not closed begins and ends."""
+    for stretch in stretches:
+        for piece in past.pieces(stretch.starts_ms, stretch.ends_ms):
+            if piece.closed is None:
+                yield from (piece.starts_ms, piece.ends_ms)
 
 
 def _add(books: Books, connection: sqlite3.Connection, past: closed.Past, stretch: _Stretch, until_ms: int) -> None:

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from pricing import billing, grouping, price_steps
 from pricing.books import Charge
+from pricing.ledger_totals import placement_spans
 from pricing.rates import Rates
 
 _LABELS = {"storage": grouping.STORAGE, "egress": grouping.EGRESS}
@@ -61,11 +62,7 @@ def _mean(steps: price_steps.Steps, starts_ms: int, ends_ms: int) -> Fraction:
 def _minimums(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[Charge]:
     """A placement's first and last row stand for the machine's start and end; see `pricing.billing` for how good that is."""
     terms = rates.pricing.terms
-    for placement_id, first, last in connection.execute(
-        "SELECT placement_id, MIN(starts_ms), MAX(ends_ms) FROM usage GROUP BY placement_id HAVING MAX(ends_ms) > ?"
-        " AND MAX(ends_ms) <= ?",
-        (starts_ms, ends_ms),
-    ):
+    for placement_id, first, last in placement_spans(connection, starts_ms, ends_ms):
         placed = rates.placements[placement_id]
         if placed.cloud in (None, "on_premises"):
             continue

@@ -335,9 +335,7 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
     if application != ledger_schema.APPLICATION_ID and (version or application or tables):
-        raise LedgerDamaged(
-            f"{path}: this is another program's database, not a ledger; it was not touched. Name another file."
-        )
+        raise LedgerDamaged(f"{path}: this is another program's database, not a ledger; it was not touched. Name another file.")
     if version > ledger_schema.SCHEMA_VERSION:
         raise LedgerTooNew(
             f"{path}: this ledger was written by {ledger_schema.written_by(connection)} (format {version}); this is "

@@ -35,8 +35,7 @@ class Dictionary:
         """Node -> how far this record was taken under that node's name: an agent keeps its record when it is renamed."""
         return dict(
             self._connection.execute(
-                "SELECT nodes.name, cursor FROM meters JOIN nodes ON nodes.id = node_id"
-                " WHERE meters.name = ? AND node_id != ?",
+                "SELECT nodes.name, cursor FROM meters JOIN nodes ON nodes.id = node_id WHERE meters.name = ? AND node_id != ?",
                 (meter, node_id),
             )
         )

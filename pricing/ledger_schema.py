@@ -14,7 +14,7 @@ from pricing import closed_schema
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x5252_4C31
 """`RRL1` in the file's header: tells a ledger from any other SQLite file."""
 
@@ -57,6 +57,22 @@ _TABLES_1 = (
     "INSERT INTO reasons VALUES (0, '')",
 )
 
+# What retention took out of `usage`: per hour and meter how much it was (so that `hours` can still be checked), how far
+# each GPU's time is covered by it, and over what time each placement was seen. `rollups`: one line per run.
+_TABLES_3 = (
+    """CREATE TABLE rolled_hours (
+        hour INTEGER NOT NULL, meter_id INTEGER NOT NULL, rows INTEGER NOT NULL, share_ms INTEGER NOT NULL,
+        busy INTEGER NOT NULL, measured_share_ms INTEGER NOT NULL, energy_mj INTEGER,
+        PRIMARY KEY (hour, meter_id)) WITHOUT ROWID""",
+    """CREATE TABLE rolled_gpus (
+        meter_id INTEGER NOT NULL, gpu_id INTEGER NOT NULL, ends_ms INTEGER NOT NULL,
+        PRIMARY KEY (meter_id, gpu_id)) WITHOUT ROWID""",
+    "CREATE TABLE rolled_placements (placement_id INTEGER PRIMARY KEY, starts_ms INTEGER NOT NULL, ends_ms INTEGER NOT NULL)",
+    """CREATE TABLE rollups (
+        id INTEGER PRIMARY KEY, done_at_ms INTEGER NOT NULL, until_hour INTEGER NOT NULL, ledger_rows INTEGER NOT NULL,
+        agent_rows INTEGER NOT NULL)""",
+)
+
 
 def _first(db: Database) -> None:
     for statement in _TABLES_1:
@@ -68,6 +84,11 @@ def _closed_months(db: Database) -> None:
         db.execute(statement)
 
 
+def _roll_ups(db: Database) -> None:
+    for statement in _TABLES_3:
+        db.execute(statement)
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Brings the ledger up to `SCHEMA_VERSION`; the caller holds the write transaction, so it is all or nothing."""
     import sqlite_utils
@@ -76,6 +97,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     steps = Migrations("rackrate-ledger")
     steps(name="0001_first")(_first)
     steps(name="0002_closed_months")(_closed_months)
+    steps(name="0003_roll_ups")(_roll_ups)
     steps.apply(sqlite_utils.Database(connection, execute_plugins=False))
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (program_version(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -3,12 +3,15 @@
 Invariant: sums are exact and of whole numbers, and those of adjacent stretches sum to those of the whole: time, energy
 and busy time of a row that is cut are split so that the parts sum to it. (A placement's
 sum stays below 2^63 for 290 GPU-years.)
+
+Of an hour whose rows were rolled up (`ledger_retention`) only the sums are left: whole hours are as exact as before, and
+where a range cuts such an hour, its sums are spread evenly over it, so that the parts still sum to the whole.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY, portion
@@ -84,6 +87,7 @@ def _part_of_hour(
     connection: sqlite3.Connection, hour: int, starts_ms: int, ends_ms: int, among: Among | None
 ) -> Iterator[Total]:
     """Ledger rows never cross an hour, so those of one hour are all that can lie in it."""
+    yield from _rolled_part(connection, hour, starts_ms, ends_ms, among)
     where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
     for placement_id, kind, holder_id, share, begin, end, busy, measured_ms, energy_mj in connection.execute(
         "SELECT placement_id, kind, holder_id, share, starts_ms, ends_ms, busy, measured_ms, energy_mj"
@@ -100,3 +104,51 @@ def _part_of_hour(
             portion(measured_ms, *cut) * share,
             None if energy_mj is None else portion(energy_mj, *cut),
         )
+
+
+def is_rolled_up(connection: sqlite3.Connection, hour: int) -> bool:
+    """Whether some rows of that UTC hour are there as sums only."""
+    return connection.execute("SELECT 1 FROM rolled_hours WHERE hour = ? LIMIT 1", (hour,)).fetchone() is not None
+
+
+def cut_notes(connection: sqlite3.Connection, edges_ms: Iterable[int]) -> tuple[str, ...]:
+    """A sentence for a report whose parts begin or end within hours that were rolled up."""
+    hours = {edge // HOUR_MS for edge in edges_ms if edge % HOUR_MS}
+    cut = sum(is_rolled_up(connection, hour) for hour in hours)
+    if not cut:
+        return ()
+    which = "one hour" if cut == 1 else f"{cut} hours"
+    return (
+        f"The report cuts {which} of which the ledger keeps only the sums (`rackrate ledger retain`): they are spread evenly.",
+    )
+
+
+def _rolled_part(
+    connection: sqlite3.Connection, hour: int, starts_ms: int, ends_ms: int, among: Among | None
+) -> Iterator[Total]:
+    """What the hour's sums hold beyond the rows that are still there, spread evenly over the hour."""
+    if not is_rolled_up(connection, hour):
+        return
+    where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
+    cut = (hour * HOUR_MS, (hour + 1) * HOUR_MS, starts_ms, ends_ms)
+    for placement_id, kind, holder_id, *amounts, energy_mj in connection.execute(
+        "SELECT placement_id, kind, holder_id, SUM(share_ms), SUM(busy), SUM(measured_share_ms), SUM(energy_mj) FROM ("
+        f"SELECT placement_id, kind, holder_id, share_ms, busy, measured_share_ms, energy_mj FROM hours WHERE at = ?{where}"
+        " UNION ALL SELECT placement_id, kind, holder_id, (starts_ms - ends_ms) * share, -busy, -measured_ms * share,"
+        f" -energy_mj FROM usage WHERE hour = ?{where}) GROUP BY placement_id, kind, holder_id",
+        (hour, *ids, hour, *ids),
+    ):
+        if amounts[0]:
+            energy = None if energy_mj is None else portion(energy_mj, *cut)
+            share_ms, busy, measured = (portion(amount, *cut) for amount in amounts)
+            yield Total(placement_id, kind, holder_id, share_ms, busy, measured, energy)
+
+
+def placement_spans(connection: sqlite3.Connection, after_ms: int, until_ms: int) -> Iterator[tuple[int, int, int]]:
+    """(placement, begin of its first row, end of its last) of those that were last seen in (after_ms, until_ms]."""
+    yield from connection.execute(
+        "SELECT placement_id, MIN(starts_ms), MAX(ends_ms) AS last FROM (SELECT placement_id, starts_ms, ends_ms FROM usage"
+        " UNION ALL SELECT placement_id, starts_ms, ends_ms FROM rolled_placements) GROUP BY placement_id"
+        " HAVING last > ? AND last <= ?",
+        (after_ms, until_ms),
+    )
