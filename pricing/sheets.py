@@ -3,6 +3,7 @@
 Invariant: a price that is not known, or that no exchange rate turns into the report's currency, has no value but a
 reason. A list price is the catalog's (or a price book's), of the node's own purchase option; of nodes that an owned
 commitment may cover it is the on-demand price, for that is what their cloud bills where the commitment does not reach.
+A price that a node itself states (`usd_per_hour`) is what is paid: no discount comes off it.
 """
 
 from __future__ import annotations
@@ -137,12 +138,15 @@ class Sheets:
         purchase = "on_demand" if quote is not None and quote.price is not None else placed.purchase
         if quote is None or quote.price is None:
             quote = self._quote(placed, placed.purchase)
-        listed, reason = self.told(self._points(placed, purchase, quote))
+        points, own = self._points(placed, purchase, quote), _stated(placed)
+        listed, reason = self.told(points)
+        stated, unconverted = self.told([(at, own if price is None else None) for at, price in points])
         factors = contracts.factors(
             self.terms.discounts, placed.cloud, placed.region, placed.instance_type, purchase or "on_demand"
         )
         contracted = price_steps.combined(lambda price, factor: price * factor, listed, factors)
-        return Sheet(key, listed, contracted, reason or quote.reason or "Its price is not known", place)
+        reason = reason or unconverted or quote.reason or "Its price is not known"
+        return Sheet(key, price_steps.first_known(listed, stated), price_steps.first_known(contracted, stated), reason, place)
 
     def _quote(self, placed: Placed, purchase: str | None) -> Quote:
         return self.catalog.quote(
@@ -156,15 +160,14 @@ class Sheets:
         )
 
     def _points(self, placed: Placed, purchase: str | None, quote: Quote) -> list[tuple[int, PerHour | None]]:
-        """The book's prices as far as it has some, the catalog's before them; what the node states where neither has one."""
-        stated = quotes.from_configuration(placed.usd_per_hour)
-        points: list[tuple[int, PerHour | None]] = [(ALWAYS, quote.price)]
+        """The book's prices as far as it has some, the catalog's before them; no price that the node itself states."""
+        points: list[tuple[int, PerHour | None]] = [(ALWAYS, None if _is_stated(quote, placed) else quote.price)]
         cloud = (placed.cloud or "").strip().lower()
         if self._book is not None and placed.instance_type is not None and cloud not in ("", "on_premises"):
             kept = self._book.steps(
                 cloud, placed.region, placed.zone, placed.instance_type, purchase or "on_demand", *self._span
             )
-            points += [(milliseconds(at), price or (stated and stated.price)) for at, price in kept]
+            points += [(milliseconds(at), price) for at, price in kept]
         return points
 
     def _place(self, placed: Placed) -> Place | None:
@@ -187,6 +190,16 @@ class Sheets:
         if plan.percent is not None and listed is not None:
             return listed * (1 - plan.percent / 100)
         return None if plan.purchase is None else price_steps.hour_rate(self.quoted(place, plan.purchase), hour)
+
+
+def _stated(placed: Placed) -> PerHour | None:
+    """What the node's own configuration says is paid for it: no discount comes off that."""
+    quote = quotes.from_configuration(placed.usd_per_hour)
+    return None if quote is None else quote.price
+
+
+def _is_stated(quote: Quote, placed: Placed) -> bool:
+    return quote.price is not None and quote == quotes.from_configuration(placed.usd_per_hour)
 
 
 def _lower(text: str | None) -> str | None:

@@ -18,6 +18,7 @@ from pricing import price_steps
 from pricing.attribution import attribute
 from pricing.billing import Rule
 from pricing.calendar import days, instant, milliseconds, parse_range
+from pricing.catalog import Catalog
 from pricing.contracts import Discount
 from pricing.currency import Exchange
 from pricing.grouping import KEYS
@@ -308,6 +309,19 @@ def test_a_price_that_the_book_does_not_know_is_the_one_that_the_node_states_and
     bare = report_of(rows, "user", NODE._replace(usd_per_hour=None), book=book)
     assert [row.total_cost for row in bare.rows] == [None, 16]
     assert bare.unpriced[0].startswith("node node: 1.00 h have no price")
+
+
+def test_a_discount_comes_off_the_catalogs_price_and_not_off_one_that_the_node_states() -> None:
+    terms = Terms((Discount("aws", Fraction(25)),))
+    listed = NODE._replace(region="us-east-1", instance_type="p4d.24xlarge", usd_per_hour="99", gpu_count=8)
+    stated = listed._replace(instance_type="p9.huge")
+    for placed, expected in ((listed, Fraction("21.957642") * 3 / 4 / 8), (stated, Fraction(99, 8))):
+        totals = report_of([usage(1, "idle", 0)], placed=placed, catalog=Catalog.embedded(), terms=terms).totals
+        assert totals.total_cost == totals.contracted_cost == expected
+    assert (
+        report_of([usage(1, "idle", 0)], placed=listed, catalog=Catalog.embedded(), terms=terms).totals.list_cost
+        == Fraction("21.957642") / 8
+    )
 
 
 def test_a_price_that_rises_at_half_past_counts_from_then_on() -> None:

@@ -14,6 +14,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
 
 from pricing import ledger_schema
 from pricing.attribution import attribute
@@ -280,22 +282,20 @@ def test_two_programs_that_look_at_once_write_a_correction_once(tmp_path: Path) 
         assert report(ledger, "", LAST, NEXT).totals.adjustment_cost == 8
 
 
-def test_a_ledger_of_the_first_version_gains_the_tables_and_keeps_its_rows(tmp_path: Path) -> None:
+def test_a_ledger_of_the_first_version_gains_the_tables_and_keeps_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    with Ledger.open(path) as ledger:
-        record = random_record(Random(3), "a", START_MS)
-        take_all(ledger, record)
-    with closed_at_end(sqlite3.connect(path)) as connection:  # back to what version 1 was
-        for (name,) in connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'closed%'"
-        ).fetchall():
-            connection.execute(f"DROP TABLE {name}")
-        connection.execute("DELETE FROM _sqlite_migrations WHERE name >= '0002'")
+    with closed_at_end(sqlite3.connect(path, isolation_level=None)) as connection:
+        steps = Migrations("rackrate-ledger")
+        steps(name="0001_first")(ledger_schema._first)
+        steps.apply(Database(connection, execute_plugins=False))
+        connection.execute("INSERT INTO nodes (name) VALUES ('kept')")
+        connection.execute(f"PRAGMA application_id = {ledger_schema.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 1")
-        connection.commit()
     with Ledger.open(path) as ledger:
         assert all_rows(ledger, "PRAGMA user_version") == [(ledger_schema.SCHEMA_VERSION,)]
-        pricing = Pricing(PriceList())
-        assert close(ledger, pricing, "2026-03", NOW).cost == sum(
+        assert all_rows(ledger, "SELECT name FROM nodes") == [("kept",)]
+        record = random_record(Random(3), "a", START_MS)
+        take_all(ledger, record)
+        assert close(ledger, Pricing(PriceList()), "2026-03", NOW).cost == sum(
             plain_costs([record], milliseconds(FIRST), milliseconds(LAST)).values(), Fraction(0)
         )

@@ -121,3 +121,17 @@ def test_closed_months_as_json(home: Path) -> None:
     )
     (month,) = rackrate(home, "close", "--no-sync", "--json").json()
     assert (month["month"], month["currency"], month["corrections"]) == ("2026-03", "USD", 0)
+
+
+def test_cost_shows_unused_commitments_where_there_are_some(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "--no-sync"]) == 0
+    assert "UNUSED CMT" not in capsys.readouterr().out
+    (home / "terms.toml").write_text(
+        '[[commitments]]\nid = "ri"\nkind = "reservation"\ncloud = "aws"\nregion = "us-east-1"\ninstance_type = "p4d.24xlarge"\n'
+        'hourly = "1000"\nfrom = 2020-01-01\nto = 2199-01-01\n'
+    )
+    assert main(["cost", "--no-sync"]) == 0
+    titles, _, month = capsys.readouterr().out.splitlines()
+    assert "UNUSED CMT" in titles and "ADJUSTED" not in titles
+    allocated, idle, unused, total = (cell for cell in month.split() if cell.startswith("$"))
+    assert (allocated, idle) == ("$0.00", "$0.00") and unused == total != "$0.00"
