@@ -1,0 +1,37 @@
+"""The app prices nodes by the price book, as the commands do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from pricing.pricebook import PriceBook
+from pricing.prices import Price
+from tests.support.screens import make_app
+from tui.ui.app import CatalogRead
+
+
+def test_the_app_prices_by_the_price_book_and_goes_on_without_a_damaged_one(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 29, tzinfo=UTC)
+    path = tmp_path / "prices.db"
+    with PriceBook.open(path) as book:
+        told = Price(
+            "aws", "us-east-1", None, "p4d.24xlarge", "on_demand", Decimal("20.5"), "USD", "instance_hour", now, now, "fake"
+        )
+        book.put([told], now)
+    for content, price in (
+        (None, Decimal("20.5")),
+        (b"no database, but long enough to be taken for one" * 99, Decimal("21.957642")),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        app, _ = make_app(prices_path=path)
+        read: list[CatalogRead] = []
+        app.post_message = lambda message: bool(read.append(message)) or True  # type: ignore[method-assign, assignment]
+        app._import_slowly()
+        (message,) = read
+        assert message.catalog is not None
+        quote = message.catalog.quote("aws", "us-east-1", None, "p4d.24xlarge", "on_demand")
+        assert quote.price is not None and quote.price.amount == price
+        assert (message.error is not None) == (content is not None)
