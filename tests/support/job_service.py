@@ -19,6 +19,7 @@ import msgspec
 from agent import wire
 from agent.errors import JobConflict, JobFault, JobForbidden, JobRefused, JobUnknown
 from agent.jobs.actor import Actor
+from agent.meter_claims import Claim
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=timezone.utc)
 GPU = "GPU-0"
@@ -92,6 +93,9 @@ class JobService:
             not_enforced=("io: this host has no io controller",) if spec.io_weight else (),
             usd_per_hour=price,
         )
+
+    def claims(self) -> dict[str, tuple[Claim, ...]]:
+        return {}
 
     async def ready(self, seconds: float = 5.0) -> None:
         """Its GPUs are known from the start."""

@@ -118,15 +118,18 @@ def test_a_followed_log_is_whole_after_the_agent_was_killed_and_started_again(ho
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "RACKRATE_HOME": str(home)},
     )  # fmt: skip
     try:
-        time.sleep(3)
+        first = follower.stdout.readline()
         agent.process.send_signal(signal.SIGKILL)
         agent.process.wait(20)
         agent.process.stdout.close()
         time.sleep(0.5)
         start()
-        out, err = follower.communicate(timeout=60)
+        out, err = follower.stdout.read(), follower.stderr.read()
+        follower.wait(60)
     finally:
         follower.kill()
+        follower.stdout.close()
+        follower.stderr.close()
     assert follower.returncode == 5, err
-    assert out.splitlines() == [f"line {number}" for number in range(300)]
+    assert (first + out).splitlines() == [f"line {number}" for number in range(300)]
     assert "trying again" in err and "it answers again" in err

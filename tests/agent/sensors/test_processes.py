@@ -154,7 +154,7 @@ def test_pids_that_are_gone_are_forgotten(tmp_path: Path) -> None:
 
 def test_this_process_is_described_from_the_real_proc() -> None:
     facts = ProcessTable().describe([os.getpid()])[os.getpid()]
-    assert facts.user == getpass.getuser() and "pytest" in (facts.command or "")
+    assert facts.user == getpass.getuser() and "python" in (facts.command or "")
 
 
 @pytest.mark.parametrize(
