@@ -97,14 +97,34 @@ class _Group:
         measured = (keys, self.held, self.idle, self.busy, self.measured, self.energy_mj)
         if self.unpriced and not self.costs and not self.charges:
             return Row(*measured, *[None] * PARTS, False, *[None] * 6, host_share_ms=self.host)
-        parts = [_cost(self.costs, column, rates) for column in range(PARTS + 1)]
-        listed, contracted = self._levels(parts, rates)
+        parts, listed, contracted = self._amounts(rates)
+        owned = self._committed(rates), self._unused()
+        if not self.charges:
+            return Row(
+                *measured, *parts[:PARTS], not self.unpriced, _NOTHING, _NOTHING, _NOTHING, parts[UNUSED], listed, contracted,
+                *owned, self.host,
+            )  # fmt: skip
         costs = dict(zip(COST_PARTS, parts[:PARTS], strict=False)) | dict.fromkeys(COST_PARTS[PARTS:], _NOTHING)
         for charge in self.charges:
             costs[charge.part] += charge.cost
         first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
-        owned = self._committed(rates), self._unused()
         return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, *owned, self.host)
+
+    def _amounts(self, rates: Sequence[Rate]) -> tuple[list[Fraction], Fraction | None, Fraction | None]:
+        """(cost parts and the unused one, list cost, contracted cost)."""
+        if len(self.costs) == 1 and not self.charges:  # nine rows of ten in a fine-grained report
+            ((place, amounts),) = self.costs.items()
+            rate = rates[place]
+            parts = [_product(rate.effective, amount) for amount in amounts]
+            used = sum(amounts[:PARTS])
+            whole = _product(rate.effective, used)
+            levels = [
+                whole if level is rate.effective else None if level is None else _product(level, used)
+                for level in (rate.listed, rate.contracted)
+            ]
+            return parts, levels[0], levels[1]
+        parts = [_cost(self.costs, column, rates) for column in range(PARTS + 1)]
+        return parts, *self._levels(parts, rates)
 
     def _committed(self, rates: Sequence[Rate]) -> tuple[Committed, ...]:
         """By commitment, what it pays of this group."""
@@ -129,7 +149,7 @@ class _Group:
     def _levels(self, parts: Sequence[Fraction], rates: Sequence[Rate]) -> tuple[Fraction | None, Fraction | None]:
         """List and contracted cost of the use."""
         used = [rates[place] for place in self.costs]
-        if all(rate.effective == rate.listed == rate.contracted for rate in used):
+        if all(rate.effective is rate.listed is rate.contracted for rate in used):
             effective = sum((part for part in parts[:PARTS] if part), _NOTHING)
             levels = [effective, effective]
         else:
@@ -139,6 +159,10 @@ class _Group:
                 part, level = getattr(charge, name), levels[place]
                 levels[place] = None if part is None or level is None else level + part
         return levels[0], levels[1]
+
+
+def _product(price: Fraction, amount: int) -> Fraction:
+    return Fraction(price.numerator * amount, price.denominator) if amount else _NOTHING
 
 
 def _cost(costs: Mapping[int, Sequence[int]], column: int, rates: Sequence[Rate]) -> Fraction:

@@ -179,15 +179,18 @@ class _Money:
         """The rate that stands in the ledger; None if there was no price, or there is no exchange rate."""
         key = texts if self.same else (str(starts_ms), *texts)
         if key not in self._known:
-            factor = self._factor(starts_ms)
-            *amounts, paid = texts
-            effective, listed, contracted = (
-                None if text is None or factor is None else Fraction(text) * factor for text in amounts
-            )
-            self._known[key] = (
-                None if effective is None else Rate(effective, listed, contracted, tuple(_paid(paid, factor or Fraction(1))))
-            )
+            self._known[key] = self._told(self._factor(starts_ms), *texts)
         return self._known[key]
+
+    @staticmethod
+    def _told(
+        factor: Fraction | None, effective: str | None, listed: str | None, contracted: str | None, paid: str
+    ) -> Rate | None:
+        if effective is None or factor is None:
+            return None
+        known = {text: Fraction(text) * factor for text in {effective, listed, contracted} if text is not None}
+        levels = (None if text is None else known[text] for text in (listed, contracted))
+        return Rate(known[effective], *levels, tuple(_paid(paid, factor)))
 
     def charge(self, starts_ms: int, charge: Charge) -> Charge | None:
         factor = self._factor(starts_ms)

@@ -185,8 +185,9 @@ def _rate(sheet: Sheet, parties: int, hour: int) -> Rate | None:
     if effective is None:
         return None
     unit = SHARE_MS_PER_HOUR * parties
-    levels = (None if price is None else price / unit for price in (listed, contracted))
-    return Rate(effective / unit, *levels, tuple(_paid(sheet, unit, hour)))
+    rate = effective / unit  # equal levels are one object, by which they are known again quickly
+    levels = (rate if price == effective else None if price is None else price / unit for price in (listed, contracted))
+    return Rate(rate, *levels, tuple(_paid(sheet, unit, hour)))
 
 
 def _paid(sheet: Sheet, unit: int, hour: int) -> Iterator[Paid]:
