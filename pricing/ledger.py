@@ -101,6 +101,12 @@ class Ledger:
             yield connection
 
     @contextlib.contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """No transaction, and no other thread: for what SQLite does not do within one."""
+        with self._lock, translated(self.path):
+            yield self._connection
+
+    @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         with self._lock, translated(self.path):
             self._connection.execute(begin)

@@ -22,6 +22,11 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether no space was left, or the file may not grow."""
+    return _primary(error) == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", None) in _WRITE_FAULTS
+
+
 @contextlib.contextmanager
 def translated(path: str, timeout_seconds: float | None = None) -> Iterator[None]:
     """Errors of SQLite inside become those of the ledger."""
@@ -40,7 +45,7 @@ def _sentence(error: sqlite3.Error, path: str, timeout_seconds: float | None) ->
     if is_busy(error):
         waited = "" if timeout_seconds is None else f" for {timeout_seconds:g} s"
         return LedgerLocked(f"{path}: another program kept the ledger locked{waited}; nothing was changed. Try again.")
-    if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", None) in _WRITE_FAULTS:
+    if is_full(error):
         return LedgerFull(f"{path}: no space is left for the ledger; it is as it was. Free some space and try again.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return LedgerDamaged(

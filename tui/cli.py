@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from tui import __version__
 from tui.cli_jobs import add_job_commands, split_command
+from tui.cli_ledger import add_ledger_commands
 from tui.cli_prices import add_price_commands, price_words
 from tui.cli_report import add_report_command
 from tui.commands.context import Context
@@ -52,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_node_commands(commands)
     add_job_commands(commands, _command, _json)
     _add_money_commands(commands)
+    add_ledger_commands(commands, _command, _json)
     _add_other_commands(commands)
     return parser
 
