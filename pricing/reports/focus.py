@@ -34,7 +34,7 @@ PLACES = 10
 """Of costs."""
 FINE_PLACES = 12
 """Of quantities and unit prices: their product is the cost to one part in 10^9, as the specification's validator asks."""
-ROWS_PER_GROUP = 64_000
+ROWS_PER_GROUP = 16_000
 Value = str | Decimal | datetime | None
 
 

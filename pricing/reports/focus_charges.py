@@ -112,7 +112,7 @@ class Charges:
             share = (part.node_hours or _NOTHING) / paid_hours if paid_hours else Fraction(1, len(row.committed))
             yield replace(
                 plain, effective=part.cost, contracted=(contracted - rest_contracted) * share, quantity=part.node_hours,
-                listed=(listed - rest_listed) * share, unit="Hours", commitment=self._commitment(part), status="Used",
+                listed=(listed - rest_listed) * share, unit="Hours", commitment=self._commitment(part, plain), status="Used",
                 gpu_hours=_scaled(gpu_hours, part.node_hours, hours),
             )  # fmt: skip
         rest_hours = None if hours is None else hours - paid_hours
@@ -131,12 +131,17 @@ class Charges:
             return None
         return gpu_hours / (plain.node.gpu_count or 1)
 
-    def _commitment(self, part: Committed) -> Commitment:
-        return self._commitments[part.commitment]
+    def _commitment(self, part: Committed, plain: Charge) -> Commitment:
+        """A closed month may name one that the terms no longer have: then its type is not known, and taken to be the usual."""
+        found = self._commitments.get(part.commitment)
+        if found is None:
+            rate = part.cost / part.node_hours if part.node_hours else part.cost or Fraction(1)
+            found = Commitment(part.commitment, "reservation", plain.names["cloud"] or "", 0, 0, rate)
+        return found
 
     def _unused(self, part: Committed, plain: Charge) -> Charge:
         """List and contracted cost are 0: nothing was used, so nothing would have been paid without the commitment."""
-        owned = self._commitment(part)
+        owned = self._commitment(part, plain)
         hours = part.cost / (owned.cost_per_hour * (self.rates.get(owned.currency) or 1))
         return replace(
             plain, kind="unused commitment", effective=part.cost, quantity=hours, unit="Hours",

@@ -35,7 +35,7 @@ class HtmlReport:
     """What a page is made of: the report that was asked for, and the same range grouped for the charts."""
 
     source: Source
-    daily: Report | None = None
+    daily: Source | None = None
     """By `day,project`."""
     jobs: Report | None = None
     """By `job`."""
@@ -154,7 +154,7 @@ def _list(sentences: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{safe(sentence)}</li>" for sentence in sentences) + "</ul>"
 
 
-def _daily(daily: Report, money: _Money) -> str:
+def _daily(daily: Source, money: _Money) -> str:
     view = views.by_day(daily)
     chart = stacked_bars("daily", "Cost per day by project", [label for label, _ in view.labels], view.series, money)
     names = [one.name for one in view.series]
@@ -175,7 +175,7 @@ def _daily(daily: Report, money: _Money) -> str:
     )  # fmt: skip
 
 
-def _utilisation(daily: Report) -> str:
+def _utilisation(daily: Source) -> str:
     view = views.utilisation(daily)
     chart = line("util", "Utilisation of held GPUs", [label for label, *_ in view.rows], [ratio for *_, ratio in view.rows])
     body = [

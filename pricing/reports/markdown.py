@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TextIO
 
+from pricing.calendar import zone
 from pricing.report import Report
 from pricing.reports.pages import Source, head_of, whole
 from pricing.reports.table import Cell
@@ -56,8 +57,6 @@ def write(source: Source, stream: TextIO) -> None:
 
 def _span(head: Report) -> str:
     """`2026-03-01 to 2026-04-01 (Europe/Berlin)`; the end is exclusive."""
-    from pricing.calendar import zone
-
     ends = [instant.astimezone(zone(head.tz)) for instant in (head.start, head.end)]
     form = "%Y-%m-%d" if all((end.hour, end.minute, end.second) == (0, 0, 0) for end in ends) else "%Y-%m-%d %H:%M"
     return f"{ends[0]:{form}} to {ends[1]:{form}}, {escaped(head.tz)}"

@@ -1,8 +1,9 @@
-"""A report that is too long for one piece: month after month, each attributed when it is written.
+"""A report that is too long for one piece: day after day (where days come first, else month after month), each piece
+attributed when it is written.
 
-Invariant: memory holds one month, and the cells of all months sum to the totals of the whole range, to the last digit:
-each month is rounded to a goal, and the goals are the range's totals split by largest remainder. A report of one piece
-is written through the same functions.
+Invariant: memory holds one piece, and the cells of all pieces sum to the totals of the whole range, to the last digit:
+each piece is rounded to a goal, and the goals are the range's totals split by largest remainder. All formats show the
+cells of the same pieces; a report of one piece is written through the same functions.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _SPLIT = {**dict.fromkeys((*COST_PARTS, "allocated_unused_cost", *PRICE_LEVELS),
 
 @dataclass(frozen=True, slots=True)
 class LongReport:
-    """A report by day over several months. `head` has its totals and sentences, and no rows."""
+    """A report by day over several days. `head` has its totals and sentences, and no rows."""
 
     head: Report
     group_by: tuple[str, ...]
-    months: tuple[calendar.Day, ...]
+    pieces: tuple[calendar.Day, ...]
     attribute: Attribute
     on_progress: Progress = lambda done, count: None
 
@@ -44,16 +45,16 @@ class LongReport:
         return self.head.complete
 
     def reports(self) -> Iterator[Report]:
-        """The exact report of each month, in order."""
-        for done, month in enumerate(self.months):
-            self.on_progress(done, len(self.months))
-            yield self.attribute(month.start, month.end, self.group_by)
-        self.on_progress(len(self.months), len(self.months))
+        """The exact report of each piece, in order."""
+        for done, piece in enumerate(self.pieces):
+            self.on_progress(done, len(self.pieces))
+            yield self.attribute(piece.start, piece.end, self.group_by)
+        self.on_progress(len(self.pieces), len(self.pieces))
 
     def tables(self) -> Iterator[Table]:
-        """The shown cells of each month, in order."""
-        wholes = [self.attribute(month.start, month.end, ()).totals for month in self.months]
-        goals = _goals([whole for whole in wholes], table(self.head).totals)
+        """The shown cells of each piece, in order."""
+        wholes = [self.attribute(piece.start, piece.end, ()).totals for piece in self.pieces]
+        goals = _goals(wholes, table(self.head).totals)
         for report, goal in zip(self.reports(), goals, strict=True):
             yield table(report, goal)
 
@@ -64,12 +65,12 @@ Source = Report | LongReport
 def attributed(
     attribute: Attribute, start: datetime, end: datetime, by: Sequence[str], tz: str, on_progress: Progress | None = None
 ) -> Source:
-    """The report of [start, end): a long one if it is by day and touches several calendar months of `tz`."""
-    months = tuple(calendar_months(start, end, tz))
-    if "day" not in by or len(months) < 2:
+    """The report of [start, end): a long one if it is by day and touches several days (or months, where days are not first)."""
+    pieces = tuple(calendar.days(start, end, tz) if tuple(by[:1]) == ("day",) else calendar_months(start, end, tz))
+    if "day" not in by or len(pieces) < 2:
         return attribute(start, end, by)
     head = replace(attribute(start, end, ()), rows=(), group_by=tuple(by))
-    return LongReport(head, tuple(by), months, attribute, on_progress or (lambda done, count: None))
+    return LongReport(head, tuple(by), pieces, attribute, on_progress or (lambda done, count: None))
 
 
 def head_of(source: Source) -> Report:
@@ -113,11 +114,11 @@ def calendar_months(start: datetime, end: datetime, tz: str) -> Iterator[calenda
         at = until
 
 
-def _goals(months: Sequence[Row], shown: Mapping[str, Cell]) -> list[dict[str, Decimal | None]]:
-    """What each column of each month is to sum to; columns that a month does not know are left to themselves."""
-    goals: list[dict[str, Decimal | None]] = [{} for _ in months]
+def _goals(wholes: Sequence[Row], shown: Mapping[str, Cell]) -> list[dict[str, Decimal | None]]:
+    """What each column of each piece is to sum to; columns that a piece does not know are left to themselves."""
+    goals: list[dict[str, Decimal | None]] = [{} for _ in wholes]
     for name, places in _SPLIT.items():
-        exact = [getattr(month, name) for month in months]
+        exact = [getattr(whole, name) for whole in wholes]
         total = shown.get(name)
         if not isinstance(total, Decimal) or any(part is None for part in exact):
             continue
@@ -127,7 +128,7 @@ def _goals(months: Sequence[Row], shown: Mapping[str, Cell]) -> list[dict[str, D
 
 
 def _shares(parts: Sequence[Fraction], goal: int, places: int) -> list[Decimal]:
-    """Each part rounded up or down so that they sum to `goal`; what is too far away goes to the last part."""
+    """Each part rounded up or down so that they sum to `goal` (to their own rounded sum, where that is not possible)."""
     scaled = [part * 10**places for part in parts]
     whole = sum(scaled, Fraction(0))
     near = goal if abs(goal - whole) < 1 else round(whole)

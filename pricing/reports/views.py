@@ -13,6 +13,7 @@ from decimal import Decimal
 from pricing import grouping
 from pricing.report import Report
 from pricing.reports.charts import Series
+from pricing.reports.pages import Source, reports, whole
 from pricing.reports.table import Cell, table
 
 MOST_PROJECTS, MOST_JOBS = 7, 12
@@ -34,11 +35,11 @@ class DayView:
     series: tuple[Series, ...]
 
 
-def by_day(daily: Report) -> DayView:
+def by_day(daily: Source) -> DayView:
     """Total cost per day and project, of a report by `day,project`: the largest projects, the others, our own labels."""
     sums: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
     days: set[str] = set()
-    for row in table(daily).rows:
+    for row in whole(daily).rows:
         days.add(str(row["day"]))
         if isinstance(row["total_cost"], Decimal):
             sums[str(row["day"]), str(row["project"])] += row["total_cost"]
@@ -84,14 +85,15 @@ class UseView:
     rows: tuple[tuple[str, str, float, float, float | None], ...]
 
 
-def utilisation(daily: Report) -> UseView:
+def utilisation(daily: Source) -> UseView:
     """Of a report by day and anything."""
     place = daily.group_by.index("day")
-    days = {row.keys[place] for row in daily.rows}
+    rows_of_days = [row for piece in reports(daily) for row in piece.rows]
+    days = {row.keys[place] for row in rows_of_days}
     unit = "month" if len(days) > MOST_DAYS else "day"
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     hours: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for row in daily.rows:
+    for row in rows_of_days:
         label = _cut(row.keys[place], unit)
         sums[label][0] += row.busy
         sums[label][1] += row.measured_share_ms

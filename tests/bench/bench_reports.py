@@ -52,9 +52,10 @@ def write_one(path: Path, form: str, by: tuple[str, ...], out: Path) -> None:
             with replaced(out, binary=form == "focus-parquet") as stream:
                 (write_parquet if form == "focus-parquet" else write_csv)(source, stream)  # type: ignore[operator]
         elif form == "page":
-            reports = [asked(START, END, keys) for keys in (by, ("day", "project"), ("job",))]
+            daily = attributed(asked, START, END, ("day", "project"), "UTC")
+            page = HtmlReport(asked(START, END, by), daily, asked(START, END, ("job",)))
             with replaced(out) as stream:
-                write_page(HtmlReport(*reports), stream)  # type: ignore[arg-type]
+                write_page(page, stream)  # type: ignore[arg-type]
         else:
             write_file(attributed(asked, START, END, by, "UTC"), out, form)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -147,3 +148,15 @@ def test_progress_is_told_day_by_day_and_only_a_day_is_asked_for_at_once() -> No
 )
 def test_numbers_are_plain(value: str, shown: str) -> None:
     assert focus.plain(Decimal(value)) == shown
+
+
+def test_a_commitment_that_the_terms_no_longer_have_is_still_named() -> None:
+    """As of a closed month."""
+    with sample(days=1) as (source, report):
+        forgetful = replace(source, commitments=())
+        text = text_of(forgetful)
+    assert violations(text) == []
+    rows = rows_of(text)
+    assert {row["CommitmentDiscountId"] for row in rows} == {"", "ri-p4d", "sp-a"}
+    assert report.totals.total_cost is not None
+    assert abs(Fraction(total(rows, "EffectiveCost")) - report.totals.total_cost) <= Fraction(1, 10**10)

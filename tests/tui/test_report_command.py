@@ -137,8 +137,8 @@ def test_progress_is_shown_on_a_terminal_only(home: Path, tmp_path: Path) -> Non
         said = os.read(master, 4096)
     finally:
         os.close(master)
-    assert b"1 of 2 months" in said
-    assert b"months" not in subprocess.run(words, cwd=ROOT, env=env, capture_output=True, timeout=120).stderr
+    assert b"1 of 4 days" in said
+    assert b"days" not in subprocess.run(words, cwd=ROOT, env=env, capture_output=True, timeout=120).stderr
     assert json.loads(
         subprocess.run([*words[:-4], "--by", "day", "--json"], cwd=ROOT, env=env, capture_output=True, timeout=120).stdout
     )

@@ -1,7 +1,7 @@
 """`report`: the cost of a range in any format, and its reconciliation with a cloud's bill.
 
 Invariant: data goes to stdout or whole into a file, sentences to stderr; what is in no cost is said at the end. A report
-by day over several months is written month after month.
+by day is written piece by piece.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _rows(task: _Task, form: str) -> Report:
     from pricing.reports import BINARY, write
     from pricing.reports.pages import attributed, head_of
 
-    with _progress("months") as told:
+    with _progress("days" if task.by[:1] == ("day",) else "months") as told:
         source = attributed(task.attribute, task.start, task.end, task.by, task.zone, told)
         binary = form in BINARY
         with _target(task.arguments.out, binary, form) as stream:
@@ -98,8 +98,9 @@ def _focus(task: _Task, form: str) -> Report:
     pricing, out = task.pricing, task.arguments.out
     binary = bool(out) and out.lower().endswith(".parquet")
     with _progress("days") as told:
+        end = min(task.end, task.now) if task.start < task.now else task.end  # nothing is bought or used after now
         source = FocusSource(
-            task.attribute, task.start, task.end, task.zone, pricing.currency, pricing.terms.commitments, nodes, tags,
+            task.attribute, task.start, end, task.zone, pricing.currency, pricing.terms.commitments, nodes, tags,
             task.arguments.account, _exchange(pricing), told,
         )  # fmt: skip
         with _target(out, binary, form) as stream:
@@ -121,13 +122,18 @@ def _exchange(pricing: Pricing) -> Callable[[str, datetime], Any]:
 
 def _html(task: _Task, form: str) -> Report:
     from pricing.reports.html import HtmlReport, write_page
+    from pricing.reports.pages import attributed, head_of
 
-    asked, daily, jobs = (task.attribute(task.start, task.end, by) for by in (task.by, ("day", "project"), ("job",)))
-    page = HtmlReport(asked, daily, jobs, tuple(_burns(task)), task.now)
-    with _target(task.arguments.out, False, form) as stream:
-        write_page(page, stream)
-    _say_written(task.arguments.out, f": {len(asked.rows)} rows")
-    return asked
+    with _progress("days") as told:
+        asked, daily = (
+            attributed(task.attribute, task.start, task.end, by, task.zone, told) for by in (task.by, ("day", "project"))
+        )
+        jobs = task.attribute(task.start, task.end, ("job",))
+        page = HtmlReport(asked, daily, jobs, tuple(_burns(task)), task.now)
+        with _target(task.arguments.out, False, form) as stream:
+            write_page(page, stream)
+    _say_written(task.arguments.out, "")
+    return head_of(asked)
 
 
 def _burns(task: _Task) -> Iterator[Burn]:
