@@ -128,7 +128,9 @@ def _cells(charge: Charge, source: FocusSource, rounding: _Carried) -> dict[str,
     cells["BillingAccountId"] = source.account or (charge.names["cloud"] or "on_premises")
     cells["BillingAccountName"] = source.account or cells["ProviderName"]
     cells["BillingAccountType"] = "Billing account"
-    cells["BillingCurrency"] = source.currency
+    cells["BillingCurrency"] = cells["PricingCurrency"] = source.currency
+    for name in ("EffectiveCost", "ListUnitPrice", "ContractedUnitPrice"):
+        cells[f"PricingCurrency{name}"] = cells[name]
     return cells
 
 

@@ -1,8 +1,8 @@
 """The columns of a FOCUS 1.2 file that Rackrate writes, in the order in which they stand.
 
-Invariant: the mandatory columns of the specification are all here, columns of our own are last and begin with `x_`.
-(Specification: https://focus.finops.org, version 1.2.) InvoiceId is always NULL: nothing is invoiced here. Left out, for they
-do not apply: CapacityReservation*, PricingCurrency* (prices are told in the billing currency), SubAccount*.
+Invariant: all 57 columns of the specification are here, columns of our own are last and begin with `x_`.
+(Specification: https://focus.finops.org, version 1.2.) Always NULL, for a ledger does not know them: InvoiceId,
+CapacityReservation*, SubAccount*. Prices are told in the billing currency, so PricingCurrency* repeat its columns.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ COLUMNS = (
     Column("BillingCurrency", "string", False),
     Column("BillingPeriodEnd", "datetime", False),
     Column("BillingPeriodStart", "datetime", False),
+    Column("CapacityReservationId"),
+    Column("CapacityReservationStatus"),
     Column("ChargeCategory", "string", False),
     Column("ChargeClass"),
     Column("ChargeDescription"),
@@ -50,6 +52,10 @@ COLUMNS = (
     Column("ListCost", "decimal", False),
     Column("ListUnitPrice", "decimal"),
     Column("PricingCategory"),
+    Column("PricingCurrency", "string", False),
+    Column("PricingCurrencyContractedUnitPrice", "decimal"),
+    Column("PricingCurrencyEffectiveCost", "decimal", False),
+    Column("PricingCurrencyListUnitPrice", "decimal"),
     Column("PricingQuantity", "decimal"),
     Column("PricingUnit"),
     Column("ProviderName", "string", False),
@@ -66,6 +72,9 @@ COLUMNS = (
     Column("SkuMeter"),
     Column("SkuPriceDetails"),
     Column("SkuPriceId"),
+    Column("SubAccountId"),
+    Column("SubAccountName"),
+    Column("SubAccountType"),
     Column("Tags"),
     Column("x_CostKind"),
     Column("x_GpuHours", "decimal"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from pricing.report import Report, Row
 from pricing.reports import focus
 from pricing.reports.focus import FocusSource, write_csv, write_parquet
+from pricing.reports.focus_charges import KEYS
 from pricing.reports.focus_columns import COLUMNS, COSTS
 from tests.support.focus_rules import violations
 from tests.support.focus_samples import START, TERMS, sample
@@ -103,6 +105,7 @@ def test_parquet_has_explicit_types_and_the_rows_of_the_csv(tmp_path: Path) -> N
         with (tmp_path / "x.parquet").open("wb") as stream:
             write_parquet(source, stream)
     table = parquet.read_table(tmp_path / "x.parquet")
+    assert len([name for name in table.column_names if not name.startswith("x_")]) == 57
     assert table.column_names == [column.name for column in COLUMNS] == list(rows[0])
     assert {str(table.schema.field(name).type) for name in COSTS} == {"double"}
     assert str(table.schema.field("ChargePeriodStart").type) == "timestamp[us, tz=UTC]"
@@ -160,3 +163,36 @@ def test_a_commitment_that_the_terms_no_longer_have_is_still_named() -> None:
     assert {row["CommitmentDiscountId"] for row in rows} == {"", "ri-p4d", "sp-a"}
     assert report.totals.total_cost is not None
     assert abs(Fraction(total(rows, "EffectiveCost")) - report.totals.total_cost) <= Fraction(1, 10**10)
+
+
+HOUR = 3_600_000 * 10**6
+
+
+def plain_row(names: dict[str, str], **changes: object) -> Row:
+    keys = tuple(names.get(key, "(none)") for key in KEYS)
+    whole = Row(keys, 0, 0, 0, 0, None, *[Fraction(0)] * 4, True, list_cost=None)
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+def test_hosts_corrections_monthly_items_and_what_has_no_price() -> None:
+    """By hand: a node without GPUs, a correction, egress, an unpriced row, and a user who is called like a label of ours."""
+    box = {"node": "cpu-1", "cloud": "on_premises", "instance_type": "(unknown)", "user": '"(idle)"', "job": "=1+1"}
+    rows = (
+        plain_row({**box, "job": "(host)", "user": "(host)"}, host_share_ms=5 * HOUR, allocated_cost=Fraction(1, 3)),
+        plain_row(box, held_share_ms=HOUR, allocated_cost=Fraction(2)),
+        plain_row(dict.fromkeys(KEYS, "(adjustment)"), adjustment_cost=Fraction(-7, 2)),
+        plain_row({**dict.fromkeys(KEYS, "(egress)"), "project": "vision"}, allocated_cost=Fraction(4)),
+        plain_row({"node": "n"}, **dict.fromkeys(("allocated_cost", "idle_unallocated_cost", "idle_lost_cost", "idle_down_cost")), complete=False),
+    )  # fmt: skip
+    report = Report(rows, rows[0], START, START, "UTC", "USD", KEYS, (), ())
+    text = text_of(FocusSource(lambda start, end, by: report, START, START + timedelta(days=1)))
+    assert violations(text) == []
+    told = rows_of(text)
+    kinds = [(row["x_CostKind"], row["ServiceCategory"], row["ChargeCategory"], row["EffectiveCost"]) for row in told]
+    assert kinds == [
+        ("host", "Compute", "Usage", "0.3333333333"), ("allocated", "Compute", "Usage", "2"),
+        ("adjustment", "Compute", "Adjustment", "-3.5"), ("egress", "Networking", "Usage", "4"),
+    ]  # fmt: skip
+    assert (told[0]["PricingQuantity"], told[0]["PricingUnit"], told[0]["ConsumedUnit"]) == ("5", "Hours", "Hours")
+    assert (told[1]["x_User"], told[1]["x_Job"], told[1]["ProviderName"]) == ("(idle)", "=1+1", "On premises")
+    assert told[2]["ChargeClass"] == "Correction" and told[3]["x_Project"] == "vision" and told[3]["ResourceId"] == ""

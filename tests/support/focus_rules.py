@@ -109,6 +109,8 @@ def _formats(row: Row) -> Iterator[str]:
 
 def _nulls(row: Row) -> Iterator[str]:
     yield from (f"{name} is NULL" for name in NOT_NULL if row[name] is None)
+    if (row.get("PricingCurrency") is None) != (row.get("PricingCurrencyEffectiveCost") is None):
+        yield "PricingCurrency and its EffectiveCost are not NULL together"
     for name, other in TOGETHER:
         if (row[name] is None) != (row[other] is None):
             yield f"{name} and {other} are not NULL together"
