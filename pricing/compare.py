@@ -2,8 +2,8 @@
 
 Invariant: the parts of the difference sum to bill total minus our total, exactly. Lines are matched by UTC day, region,
 instance type and, where the bill's resource is called like one of our nodes, by node; a line that covers several days is
-spread over them, and cut where the range ends. The bill's total is what was invoiced for the range (unblended or BilledCost); compared is what was used
-(amortised, EffectiveCost), and what the two differ by is a part of its own.
+spread over them, and cut where the range ends. The bill's total is what was invoiced for the range (unblended or
+BilledCost); compared is what was used (amortised, EffectiveCost), and what the two differ by is a part of its own.
 """
 
 from __future__ import annotations

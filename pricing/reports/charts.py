@@ -53,7 +53,7 @@ def stacked_bars(name: str, title: str, labels: Sequence[str], series: Sequence[
             x = LEFT + step * place + (step - wide) / 2
             marks.append(
                 f'<rect class="{one.css}" x="{x:.1f}" y="{min(y0, y1):.1f}" width="{wide:.1f}" '
-                f'height="{max(abs(y0 - y1), 0.5):.1f}"><title>{safe(label)} · {safe(one.name)}: {safe(shown(value))}</title></rect>'
+                f'height="{max(abs(y0 - y1), 0.5):.1f}"><title>{safe(f"{label} · {one.name}: {shown(value)}")}</title></rect>'
             )
     description = f"{len(labels)} bars of {', '.join(one.name for one in series)}."
     return _svg(name, title, description, HEIGHT, [*axis.lines(shown), *marks, *_labels(labels, step), axis.zero()])

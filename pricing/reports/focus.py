@@ -213,7 +213,8 @@ def _how_much(charge: Charge) -> dict[str, Value]:
     category = "Committed" if charge.status else "Dynamic" if charge.names["purchase"] == "spot" else "Standard"
     return {
         "PricingCategory": category, "PricingQuantity": quantity, "PricingUnit": charge.unit,
-        "ListUnitPrice": _ratio(charge.listed, charge.quantity), "ContractedUnitPrice": _ratio(charge.contracted, charge.quantity),
+        "ListUnitPrice": _ratio(charge.listed, charge.quantity),
+        "ContractedUnitPrice": _ratio(charge.contracted, charge.quantity),
         "ConsumedQuantity": _number(consumed) if used else None, "ConsumedUnit": unit if used else None,
         "x_GpuHours": _number(charge.gpu_hours),
         "x_UtilizationRatio": None if charge.utilization_ratio is None else round(Decimal(charge.utilization_ratio), 4),

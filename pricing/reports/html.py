@@ -222,7 +222,8 @@ def _jobs(jobs: Report, money: _Money) -> str:
         money(sum((one.cost for one in rows), Decimal(0))),
     ]
     table = _table("Cost by job", ["Job", "GPU-hours", "Utilisation", "Cost"], body, foot, texts=1)
-    return _section("Jobs", f"The dearest jobs{'; beside them ' if rest else ''}{', '.join(rest)}.", chart, table, "", folded=True)
+    lead = f"The dearest jobs{'; beside them ' if rest else ''}{', '.join(rest)}."
+    return _section("Jobs", lead, chart, table, "", folded=True)
 
 
 def _budget(place: int, budget: Burn, money: _Money) -> str:
@@ -329,7 +330,8 @@ def _table(
 
     rows = "".join(cells(row, "td") for row in body)
     return (
-        f'<div class="scroll"><table><caption>{safe(caption)}</caption><thead>{cells(titles, "th")}</thead><tbody>{rows}</tbody>'
+        f'<div class="scroll"><table><caption>{safe(caption)}</caption><thead>{cells(titles, "th")}</thead>'
+        f"<tbody>{rows}</tbody>"
         f"<tfoot>{cells(foot, 'td')}</tfoot></table></div>"
     )
 
