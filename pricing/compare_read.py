@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,6 +139,16 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|/", "_", name).lower()
 
 
+@lru_cache(4096)
+def _fraction(value: str | int | Decimal) -> Fraction:
+    """The lines of a bill repeat few rates, hours and times; most of the time went here."""
+    return Fraction(parse_decimal(value, "amount"))
+
+
+_moment = lru_cache(4096)(datetime.fromisoformat)
+_usage = lru_cache(4096)(lambda usage, product: _cur_usage(usage, product))
+
+
 class _Cells:
     """One row by column name; faults name the file, the row and the column."""
 
@@ -171,7 +182,7 @@ class _Cells:
         if isinstance(value, float):
             value = repr(value)
         try:
-            return Fraction(parse_decimal(value, "amount"))
+            return _fraction(value)
         except BadMoney as error:
             raise self.fault(column, str(error)) from None
 
@@ -186,7 +197,7 @@ class _Cells:
         if isinstance(value, datetime):
             return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         try:
-            found = datetime.fromisoformat(str(value or "").strip())
+            found = _moment(str(value or "").strip())
         except ValueError:
             raise self.fault(column, f"{str(value)[:40]!r} is no time: write one like 2026-11-01T00:00:00Z.") from None
         if found.tzinfo is None:
@@ -213,7 +224,7 @@ def _cur_line(cells: _Cells) -> Line:
     starts = cells.moment("line_item_usage_start_date")
     ends = cells.moment("line_item_usage_end_date") if cells.text("line_item_usage_end_date") else starts
     kind = _CUR_KINDS.get(said) or (COMMITMENT if said == "Fee" and cells.text("reservation_reservation_a_r_n") else None)
-    kind = kind or _cur_usage(usage, cells.text("line_item_product_code"))
+    kind = kind or _usage(usage, cells.text("line_item_product_code"))
     billed = cells.needed("line_item_unblended_cost")
     name = cells.text("product_instance_type") or _text(cells.map("product").get("instance_type"))
     if name is None and kind == COMPUTE and ":" in usage:
