@@ -19,6 +19,7 @@ PricingError
 ├── BadShares               tenants that do not fit on one GPU                 exit 2
 ├── ClosingError            a month that cannot be closed                      exit 2
 ├── HistoryError            a file of spot history that cannot be read         exit 2
+├── TraceError              a published trace of a cluster cannot be read       exit 2
 ├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
 ├── BillError               a cloud's bill cannot be read or is not of this report: names file, row, column  exit 1
 └── ReportError             a report that cannot be made as it was asked for   exit 2
@@ -119,6 +120,12 @@ class ClosingError(PricingError):
 
 class HistoryError(PricingError):
     """A file of spot prices or availability cannot be read, or holds none: names the file."""
+
+    exit_code = 2
+
+
+class TraceError(PricingError):
+    """A published trace of a cluster's usage cannot be read: names the file, the row and the column."""
 
     exit_code = 2
 
