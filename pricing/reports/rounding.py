@@ -53,10 +53,12 @@ class _Rows:
 
     def even_out(self) -> None:
         """Moves units from the rows that are a unit or more too high, and to those that are a unit or more too low."""
-        for row in sorted(range(len(self._above)), key=lambda row: -self._above[row]):
+        high = [row for row, above in enumerate(self._above) if above >= 1]  # no move makes another row one of them
+        for row in sorted(high, key=lambda row: -self._above[row]):
             while self._above[row] >= 1 and self._move(row, down=True):
                 pass
-        for row in sorted(range(len(self._above)), key=lambda row: self._above[row]):
+        low = [row for row, above in enumerate(self._above) if above <= -1]
+        for row in sorted(low, key=lambda row: self._above[row]):
             while self._above[row] <= -1 and self._move(row, down=False):
                 pass
 
