@@ -17,6 +17,10 @@ from typing import NamedTuple
 from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY, portion
 
 
+FEW_HOURS = 9
+"""At most as many are taken away from a day's sums at each of its ends; more are added up themselves."""
+
+
 class Total(NamedTuple):
     """`share_ms`: share (millionths) x ms; `busy`: of which a kernel ran; `measured_share_ms`: of which that is known."""
 
@@ -60,27 +64,84 @@ def totals(connection: sqlite3.Connection, starts_ms: int, ends_ms: int, among: 
 
 
 def _hours(connection: sqlite3.Connection, first: int, last: int, among: Among | None) -> Iterator[Total]:
-    """Whole hours: those of whole UTC days come from the sums per day."""
-    first_day, last_day = -(-first // HOURS_PER_DAY), last // HOURS_PER_DAY
-    if first_day >= last_day:
+    """Whole hours, mostly from the sums per UTC day; an edge just off a midnight takes hours away from the day's sums."""
+    first_day, last_day = _midnight(first, ahead=False), _midnight(last, ahead=True)
+    begin, end = first_day * HOURS_PER_DAY, last_day * HOURS_PER_DAY
+    if first_day >= last_day or last - first <= max(0, first - begin) + max(0, end - last):
         yield from _summed(connection, "hours", first, last, among)
         return
-    yield from _summed(connection, "hours", first, first_day * HOURS_PER_DAY, among)
-    yield from _summed(connection, "days", first_day, last_day, among)
-    yield from _summed(connection, "hours", last_day * HOURS_PER_DAY, last, among)
+    yield from _summed(connection, "hours", first, begin, among)
+    yield from _less(connection, (first_day, last_day), ((begin, first), (last, end)), among)
+    yield from _summed(connection, "hours", end, last, among)
+
+
+def _midnight(hour: int, *, ahead: bool) -> int:
+    """The UTC day from (or, `ahead`, until) which sums per day are taken for a stretch with an edge at that hour."""
+    day, past = divmod(hour, HOURS_PER_DAY)
+    if ahead:
+        return day + (HOURS_PER_DAY - past <= FEW_HOURS)
+    return day + (past > FEW_HOURS)
+
+
+def _less(
+    connection: sqlite3.Connection, days: tuple[int, int], cuts: tuple[tuple[int, int], ...], among: Among | None
+) -> Iterator[Total]:
+    """The sums of whole days without those of the hours in `cuts`, which lie in them."""
+    away: dict[tuple[int, ...], list[Total]] = {}
+    for cut in cuts:
+        for total in _summed(connection, "hours", *cut, among):
+            away.setdefault(total[:3], []).append(total)
+    if not away:
+        yield from _summed(connection, "days", *days, among)
+        return
+    for total in _summed(connection, "days", *days, among):
+        for part in away.get(total[:3], ()):
+            total = _without(total, part)
+        if not total.share_ms:
+            continue
+        if total.energy_mj == 0 and not _measured(connection, total, days, cuts):
+            total = total._replace(energy_mj=None)
+        yield total
+
+
+def _without(total: Total, part: Total) -> Total:
+    energy_mj = total.energy_mj if part.energy_mj is None else (total.energy_mj or 0) - part.energy_mj
+    return Total(
+        *total[:3], total.share_ms - part.share_ms, total.busy - part.busy,
+        total.measured_share_ms - part.measured_share_ms, energy_mj,
+    )  # fmt: skip
+
+
+def _measured(connection: sqlite3.Connection, total: Total, days: tuple[int, int], cuts: tuple[tuple[int, int], ...]) -> bool:
+    """Whether a remaining energy of 0 was measured, or is what is left of others' hours."""
+    hours = (days[0] * HOURS_PER_DAY, days[1] * HOURS_PER_DAY)
+    inside = " AND NOT (at >= ? AND at < ?)" * len(cuts)
+    return (
+        connection.execute(
+            "SELECT 1 FROM hours WHERE placement_id = ? AND kind = ? AND holder_id = ? AND energy_mj IS NOT NULL"
+            f" AND at >= ? AND at < ?{inside} LIMIT 1",
+            (*total[:3], *hours, *(edge for cut in cuts for edge in cut)),
+        ).fetchone()
+        is not None
+    )
 
 
 def _summed(connection: sqlite3.Connection, table: str, first: int, last: int, among: Among | None) -> Iterator[Total]:
+    if first >= last:
+        return
     where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
-    if first < last:
-        yield from map(
-            Total._make,
-            connection.execute(
-                "SELECT placement_id, kind, holder_id, SUM(share_ms), SUM(busy), SUM(measured_share_ms), SUM(energy_mj)"
-                f" FROM {table} WHERE at >= ? AND at < ?{where} GROUP BY placement_id, kind, holder_id",
-                (first, last, *ids),
-            ),
-        )
+    if last - first == 1:
+        columns, group = "share_ms, busy, measured_share_ms, energy_mj", ""
+    else:
+        columns = "SUM(share_ms), SUM(busy), SUM(measured_share_ms), SUM(energy_mj)"
+        group = " GROUP BY placement_id, kind, holder_id"
+    yield from map(
+        Total._make,
+        connection.execute(
+            f"SELECT placement_id, kind, holder_id, {columns} FROM {table} WHERE at >= ? AND at < ?{where}{group}",
+            (first, last, *ids),
+        ),
+    )
 
 
 def _part_of_hour(
