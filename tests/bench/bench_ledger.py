@@ -1,7 +1,8 @@
-"""The ledger: rows per second in, size, and how long the report of a synthetic month takes as the fleet grows.
+"""The ledger: rows per second in, size, how long the reports of a month and of budgets take as the fleet grows, what
+retention, backup and check take, and the published traces.
 
 Invariant: prints figures and ratios, asserts none. `python tests/bench/bench_ledger.py [NODES ...]` (default 100 1000;
-1,000 nodes take about two minutes to write and 1 GB of the temporary directory).
+1,000 nodes take about six minutes to write and 3 GB of the temporary directory).
 """
 
 from __future__ import annotations
@@ -17,13 +18,20 @@ from pathlib import Path
 from pricing.attribution import attribute, cost_summary
 from pricing.catalog import Catalog
 from pricing.ledger import Ledger
+from pricing.ledger_backup import backup, vacuum
 from pricing.ledger_merge import HOUR_MS
+from pricing.ledger_retention import retain
+from pricing.traces import NodeUsage, on_clusters, on_machines, openb_nodes, openb_pods, philly_jobs
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 START_MS = round(START.timestamp() * 1000)
 GPUS = 8
 PAGE = 5_000
+DAYS = 56
+ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata")
+TRACES = Path(__file__).parents[3] / "shared" / "data" / "usage"
+OPENB_PODS, OPENB_NODES, PHILLY_JOBS = "openb_2023_pods.csv.gz", "openb_2023_nodes.csv.gz", "philly_2017_jobs.csv.gz"
 WHERE = (("us-east-1", "on_demand"), ("us-west-2", "spot"), ("eu-west-1", "on_demand"))
 
 
@@ -106,31 +114,78 @@ def bench_month(folder: Path, nodes: int) -> float:
     path, end = folder / f"month{nodes}.db", START + timedelta(days=30)
     with Ledger.open(path) as ledger:
         catalog = Catalog.embedded()
-        seconds = timed(lambda: fill(ledger, nodes, 720))
+        seconds = timed(lambda: fill(ledger, nodes, DAYS * 24))
         with ledger.reading() as connection:
             rows, sums = (connection.execute(f"SELECT COUNT(*) FROM {t}").fetchone()[0] for t in ("usage", "hours"))
-        print(f"{nodes} nodes x {GPUS} GPUs, 30 days: {rows:,} rows, {sums:,} hourly sums, written in {seconds:.0f} s")
+        print(f"{nodes} nodes x {GPUS} GPUs, {DAYS} days: {rows:,} rows, {sums:,} hourly sums, written in {seconds:.0f} s")
         reports = {
-            "by user,project": ("user,project", "UTC"),
-            "by node": ("node", "UTC"),
-            "by day,node,user": ("day,node,user", "UTC"),
-            "by day (half-hour zone)": ("day", "Asia/Kolkata"),
+            "30 days by user,project": ("user,project", "UTC", end),
+            "30 days by node": ("node", "UTC", end),
+            "30 days by day,node,user": ("day,node,user", "UTC", end),
+            "30 days by day (half-hour zone)": ("day", "Asia/Kolkata", end),
+            **{f"budget: {DAYS} days by day,project, {tz}": ("day,project", tz, START + timedelta(days=DAYS)) for tz in ZONES},
         }
         spent = {
-            name: timed(lambda by=by, tz=tz: attribute(ledger, catalog, START, end, by, tz=tz))  # type: ignore[misc]
-            for name, (by, tz) in reports.items()
+            name: timed(lambda by=by, tz=tz, until=until: attribute(ledger, catalog, START, until, by, tz=tz))  # type: ignore[misc]
+            for name, (by, tz, until) in reports.items()
         }
         spent["cost_summary on the 30th"] = timed(lambda: cost_summary(ledger, catalog, end - timedelta(hours=1)))
-    for name, taken in spent.items():
-        print(f"  {name:<26} {taken:7.2f} s")
-    print(f"  size {path.stat().st_size / 1e6:,.0f} MB")
-    return spent["by user,project"]
+        spent["check"] = timed(lambda: print("  check:", ledger.check() or "whole"))
+        for name, taken in spent.items():
+            print(f"  {name:<46} {taken:7.2f} s")
+        bench_upkeep(ledger, folder)
+    return spent["30 days by user,project"]
+
+
+def bench_upkeep(ledger: Ledger, folder: Path) -> None:
+    """Backup, half of the time rolled up, vacuum."""
+    middle = START + timedelta(days=DAYS // 2)
+    done = {}
+    for name, call in {
+        "backup": lambda: backup(ledger, folder / "backup.db", force=True),
+        f"retain: {DAYS // 2} days rolled up": lambda: retain(ledger, middle, START + timedelta(days=DAYS)),
+        "vacuum": lambda: vacuum(ledger),
+    }.items():
+        seconds = timed(lambda name=name, call=call: done.setdefault(name, call()))  # type: ignore[misc]
+        print(f"  {name:<46} {seconds:7.2f} s")
+    (folder / "backup.db").unlink()
+    print(f"  size {done['vacuum'].before_bytes / 1e6:,.0f} MB, after vacuum {done['vacuum'].after_bytes / 1e6:,.0f} MB")
+
+
+def bench_traces(folder: Path) -> None:
+    """The published traces, wholly: what goes in is what comes out."""
+    if not TRACES.is_dir():
+        print("traces: ../shared/data/usage is not here")
+        return
+    sources = {
+        "openb": lambda: on_machines(openb_pods(TRACES / OPENB_PODS), openb_nodes(TRACES / OPENB_NODES)),
+        "philly": lambda: on_clusters(philly_jobs(TRACES / PHILLY_JOBS), idle=False),
+    }
+    for name, source in sources.items():
+        nodes = list(source())
+        rows = sum(len(node.rows) for node in nodes)
+        due = sum((row.ends_ms - row.starts_ms) * row.share_millionths for node in nodes for row in node.rows if row.job)
+        with Ledger.open(folder / f"{name}.db") as ledger:
+
+            def take(ledger: Ledger = ledger, nodes: list[NodeUsage] = nodes) -> None:
+                for node in nodes:
+                    for begin in range(0, len(node.rows), PAGE):
+                        ledger.take(node.node, node.node, node.rows[begin : begin + PAGE], [node.placed], 1)
+
+            seconds = timed(take)
+            report = attribute(ledger, Catalog.embedded(), datetime(2010, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
+            with ledger.reading() as connection:
+                kept = connection.execute("SELECT COUNT(*) FROM usage").fetchone()[0]
+        exact = "exactly the trace's" if report.totals.held_share_ms == due else "NOT the trace's"
+        hours = float(report.totals.gpu_hours)
+        print(f"{name}: {rows:,} rows -> {kept:,} ledger rows in {seconds:.1f} s; {hours:,.2f} GPU-hours, {exact}")
 
 
 def main(arguments: list[str]) -> None:
     sizes = [int(argument) for argument in arguments] or [100, 1000]
     with tempfile.TemporaryDirectory() as name:
         bench_in(Path(name))
+        bench_traces(Path(name))
         seconds = [bench_month(Path(name), nodes) for nodes in sizes]
     for before, after in zip(range(len(sizes)), range(1, len(sizes)), strict=False):
         nodes, time_ = sizes[after] / sizes[before], seconds[after] / seconds[before]
