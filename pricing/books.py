@@ -6,8 +6,9 @@ Invariant: nothing is rounded, and every sum is of the same totals whatever the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from operator import itemgetter
 from typing import NamedTuple
 
 from pricing import grouping
@@ -204,6 +205,10 @@ class Books:
         self._day = keys.index("day") if "day" in keys else None
         self._groups: defaultdict[tuple[str, ...], _Group] = defaultdict(_Group)
         self._known: dict[tuple[int, int, int], tuple[tuple[str | None, ...], int, bool]] = {}
+        self._alike: dict[tuple[int, int, object], tuple[tuple[str | None, ...], int, bool]] = {}
+        asked = [place for place, key in enumerate(Holder._fields) if key in keys]
+        self._names: Callable[[Holder], object] = itemgetter(*asked) if asked else bool
+        """What of a holder the keys tell apart: thousands of jobs may be one group."""
         self._rates: dict[Rate, int] = {}
         self._epoch = Epoch(-1, 0, 0)
         self._now: dict[tuple[int, bool], int | None] = {}
@@ -252,7 +257,12 @@ class Books:
         """(labels, cost part, whether it is of a whole host)."""
         found = self._known.get(total[:3])
         if found is None:
-            found = self._known[total[:3]] = self._understood(total)
+            names = self._names(self.rates.holders[total.holder_id]) if total.kind == HELD else None
+            alike = (total.placement_id, total.kind, names)
+            found = self._alike.get(alike)
+            if found is None:
+                found = self._alike[alike] = self._understood(total)
+            self._known[total[:3]] = found
         return found
 
     def _understood(self, total: Total) -> tuple[tuple[str | None, ...], int, bool]:
