@@ -5,16 +5,16 @@ rows go and the record of them (`rolled_hours` and its siblings) comes together 
 is the same before and after to the last digit, `Ledger.check` still accounts for every agent row, and a late row of such
 an hour is taken like any other, because neither cursors nor sums were touched.
 
-A time zone whose days begin within a UTC hour (half-hour zones) cuts one hour a day: those hours keep their rows when
-the ledger is retained for that zone, so its days stay exact too. Other ranges that cut an hour that was rolled up spread
-it evenly.
+A time zone whose days begin within a UTC hour (half-hour zones) cuts one hour a day: those hours keep their rows for the
+zones that retention is told, and those of closed months, so their days stay exact too. Other ranges that cut an hour that
+was rolled up spread it evenly.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
@@ -29,14 +29,14 @@ _CHOSEN = "hour IN (SELECT value FROM json_each(:hours))"
 
 
 class RolledUp(NamedTuple):
-    """What one run rolled up, or would. `until`: rows before it are sums only, but for hours that the zone cuts."""
+    """What one run rolled up, or would. `until`: rows before it are sums only, but for hours that a zone cuts."""
 
     until: datetime
     hours: int
     ledger_rows: int
     agent_rows: int
     kept_hours: int
-    """Before `until`, with their rows, because the zone's days begin within them."""
+    """Before `until`, with their rows, because the zones' days begin within them."""
 
 
 def retain(
@@ -44,7 +44,7 @@ def retain(
     before: datetime,
     now: datetime,
     *,
-    tz: str = "UTC",
+    zones: Iterable[str] = (),
     dry_run: bool = False,
     on_progress: Callable[[datetime], None] = lambda day: None,
 ) -> RolledUp:
@@ -56,7 +56,8 @@ def retain(
     until = calendar.milliseconds(before) // HOUR_MS // HOURS_PER_DAY * HOURS_PER_DAY
     with ledger.reading() as connection:
         hours = list(_hours_with_rows(connection, until))
-    cut = _cut_hours(hours, tz)
+        closed_zones = {tz for (tz,) in connection.execute("SELECT DISTINCT tz FROM closed_months")}
+    cut = {hour for tz in {*zones, *closed_zones} for hour in _cut_hours(hours, tz)}
     chosen = [hour for hour in hours if hour not in cut]
     run = _Run(ledger, calendar.milliseconds(now), until)
     days = [(day, list(of_day)) for day, of_day in groupby(chosen, key=lambda hour: hour // HOURS_PER_DAY)]

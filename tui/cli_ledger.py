@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 EPILOG = """`retain` takes the rows of long ago away and keeps their sums per hour and day: reports over whole hours stay the same
-to the last digit. For a time zone whose days begin within a UTC hour (India), that one hour a day keeps its rows.
+to the last digit. For a time zone whose days begin within a UTC hour (India), that one hour a day keeps its rows: the zone of reports, those
+of budgets and of closed months.
 """
 _DAYS = {"d": 1, "w": 7, "y": 365}
 

@@ -137,6 +137,26 @@ def bench_month(folder: Path, nodes: int) -> float:
     return spent["30 days by user,project"]
 
 
+def bench_churn(folder: Path, nodes: int) -> None:
+    """A new job on every node each hour, so that no two hours have a sum in common: the worst for sums per day."""
+    with Ledger.open(folder / f"churn{nodes}.db") as ledger:
+        for number in range(nodes):
+            node = f"node-{number:04}"
+            rows = [
+                Usage(
+                    hour + 1, START_MS + hour * HOUR_MS, START_MS + (hour + 1) * HOUR_MS, node, "held", None, WHOLE_SHARE, "ann",
+                    f"project-{number % 4}", f"{node}-{hour}", 0.5, 10**6, "counter", 1,
+                )
+                for hour in range(DAYS * 24)
+            ]  # fmt: skip
+            ledger.take(node, node, rows, [placed(node, number)], 1)
+        catalog, until = Catalog.embedded(), START + timedelta(days=DAYS)
+        for by in ("day,project", "day,job"):
+            seconds = timed(lambda by=by: attribute(ledger, catalog, START, until, by, tz="Europe/Berlin"))  # type: ignore[misc]
+            each = seconds / (nodes * DAYS * 24) * 1e6
+            print(f"{nodes} nodes, {DAYS} days, a new job each hour, by {by:<12} {seconds:7.2f} s ({each:.1f} us a job)")
+
+
 def bench_upkeep(ledger: Ledger, folder: Path) -> None:
     """Backup, half of the time rolled up, vacuum."""
     middle = START + timedelta(days=DAYS // 2)
@@ -186,6 +206,8 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         bench_in(Path(name))
         bench_traces(Path(name))
+        for nodes in (10, 100):
+            bench_churn(Path(name), nodes)
         seconds = [bench_month(Path(name), nodes) for nodes in sizes]
     for before, after in zip(range(len(sizes)), range(1, len(sizes)), strict=False):
         nodes, time_ = sizes[after] / sizes[before], seconds[after] / seconds[before]

@@ -65,7 +65,7 @@ def test_reports_by_anything_are_the_same_before_and_after(seed: int, by: list[s
     with fleet(seed) as (ledger, _):
         before = told(attribute(ledger, PriceList(), *FAR, by, tz=tz))
         assert ledger.check() == []
-        done = retain(ledger, START + timedelta(days=days), NOW, tz=tz)
+        done = retain(ledger, START + timedelta(days=days), NOW, zones=[tz])
         assert told(attribute(ledger, PriceList(), *FAR, by, tz=tz)) == before
         assert ledger.check() == []
         assert counts(ledger, "SELECT COUNT(*) FROM usage WHERE hour * 3600000 < " + str(milliseconds(done.until))) == 0 or (
@@ -95,7 +95,7 @@ def test_every_grouping_and_every_range_of_whole_hours_is_the_same() -> None:
 def test_a_half_hour_zone_keeps_the_one_hour_a_day_that_its_days_cut() -> None:
     with Ledger.open(":memory:") as ledger:
         ledger.take("node", "meter", [usage(1, 0, 72 * 3600)], PLACED, 1)
-        done = retain(ledger, NOW, NOW, tz="Asia/Kolkata")
+        done = retain(ledger, NOW, NOW, zones=["Asia/Kolkata"])
         assert (done.hours, done.kept_hours) == (69, 3)
         with ledger.reading() as connection:
             assert {hour % 24 for (hour,) in connection.execute("SELECT DISTINCT hour FROM usage")} == {18}
@@ -158,7 +158,7 @@ def test_late_rows_of_rolled_up_hours_are_taken_once_and_counted_right(seed: int
             rows = record.rows[max(0, begin - rng.randrange(3)) : begin + page]
             taken += ledger.take("node", record.meter, rows, record.placements, 1).new
             if rng.random() < 0.7:
-                retain(ledger, START + timedelta(days=rng.randrange(days + 1)), NOW, tz=tz)
+                retain(ledger, START + timedelta(days=rng.randrange(days + 1)), NOW, zones=[tz])
             assert [fault for fault in ledger.check() if "has shares of" not in fault] == []  # half a moment may be here
         assert taken == len(record.rows)
         assert ledger.check() == []
@@ -192,7 +192,7 @@ def test_a_zone_that_is_none_rolls_up_nothing() -> None:
     with Ledger.open(":memory:") as ledger:
         ledger.take("node", "meter", [usage(1, 0, 3600)], PLACED, 1)
         with pytest.raises(BadRange):
-            retain(ledger, NOW, NOW, tz="Mars/Olympus")
+            retain(ledger, NOW, NOW, zones=["Mars/Olympus"])
         assert counts(ledger, "SELECT COUNT(*) FROM usage") == 1
 
 
@@ -255,7 +255,7 @@ def test_a_closed_month_is_not_corrected_by_retention() -> None:
         pricing = Pricing(PriceList())
         months.close(ledger, pricing, "2026-03", NOW, tz="Asia/Kolkata")
         before = told(attribute(ledger, PriceList(), *FAR, "day,user", tz="Asia/Kolkata"))
-        retain(ledger, NOW, NOW, tz="Asia/Kolkata")
+        retain(ledger, NOW, NOW)
         assert months.notice(ledger, pricing, NOW) == []
         assert told(attribute(ledger, PriceList(), *FAR, "day,user", tz="Asia/Kolkata")) == before
 

@@ -149,10 +149,10 @@ def retain(context: Context, arguments: argparse.Namespace) -> ExitCode:
     from pricing.ledger_retention import retain as run
 
     now = datetime.now(UTC)
-    zone = context.timezone_name(arguments.tz)
+    zones = {context.timezone_name(arguments.tz), *(one.timezone for one in context.config.budgets if one.timezone)}
     with _existing(context) as ledger:
         done = run(
-            ledger, now - timedelta(days=arguments.keep), now, tz=zone, dry_run=arguments.dry_run,
+            ledger, now - timedelta(days=arguments.keep), now, zones=zones, dry_run=arguments.dry_run,
             on_progress=lambda day: _progress(f"rolled up {day:%Y-%m-%d}"),
         )  # fmt: skip
     _end_progress()
@@ -162,7 +162,7 @@ def retain(context: Context, arguments: argparse.Namespace) -> ExitCode:
     verb = "would be" if arguments.dry_run else "were"
     print(f"{done.ledger_rows:,} rows of {done.hours:,} hours before {done.until:%Y-%m-%d} {verb} rolled up: their sums stay")
     if done.kept_hours:
-        print(f"{done.kept_hours:,} hours keep their rows, because days of {fmt.clean(zone)} begin within them")
+        print(f"{done.kept_hours:,} hours keep their rows, because days of a time zone in use begin within them")
     if done.ledger_rows and not arguments.dry_run:
         say("`rackrate ledger vacuum` gives their room back to the disk")
     return ExitCode.DONE
