@@ -32,7 +32,7 @@ from pricing.money import PerHour
 from pricing.owned import Commitment
 from pricing.price_steps import constant
 from pricing.rates import Pricing
-from pricing.report import COST_PARTS, Report
+from pricing.report import COST_PARTS, Report, Row
 from pricing.terms import Terms
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 from tests.support.usage import HOUR_MS, PriceList, plain_costs, random_record, take_all
@@ -99,7 +99,11 @@ def test_a_closed_month_is_told_as_before_by_any_grouping_and_late_rows_are_corr
         assert notice(ledger, pricing, NOW) == []
         assert [without(row) for row in report(ledger, by, start, end, tz=tz).rows] == [without(row) for row in before.rows]
         adjusted = sum((one.cost for one in noticed), Fraction(0))
-        assert made.cost + adjusted == live
+        known = live.total_cost or Fraction(0)
+        if live.complete:
+            assert made.cost + adjusted == known
+        else:  # a late node may take a commitment from one that has no other price: what is not known any more corrects nothing
+            assert made.cost + adjusted >= known
         following = report(ledger, "node", end, NEXT, tz=tz).totals
         assert following.adjustment_cost == adjusted
         assert sum(getattr(following, part) for part in COST_PARTS) == following.total_cost
@@ -112,15 +116,15 @@ def without(row: object) -> tuple[object, ...]:
     return *(getattr(row, name) for name in (*names, "allocated_unused_cost", "list_cost", "contracted_cost")), *paid
 
 
-def attribute_live(ledger: Ledger, start: datetime, end: datetime) -> Fraction:
-    """What an open month would cost now: the same rows in a ledger of their own."""
+def attribute_live(ledger: Ledger, start: datetime, end: datetime) -> Row:
+    """The totals of the month if it were open: the same rows in a ledger of their own."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with ledger.reading() as connection:
         copy.executescript("\n".join(connection.iterdump()))
     for table in ("closed_days", "closed_usage", "closed_charges", "closed_months"):
         copy.execute(f"DELETE FROM {table}")
     with Ledger(copy, "copy") as opened:
-        return report(opened, (), start, end, terms=TERMS).totals.total_cost or Fraction(0)
+        return report(opened, (), start, end, terms=TERMS).totals
 
 
 def test_late_rows_and_changed_prices_by_hand() -> None:
