@@ -64,7 +64,7 @@ async def _draw(
         fleet.add(each.name, each.url, each.tags)
     app = RackrateApp(
         fleet, nodes=nodes, client_for=context.client_for, ledger_path=context.paths.ledger_path(context.config),
-        prices_path=context.prices_path,
+        prices_path=context.prices_path, terms_path=context.terms_path,
         timezone=context.timezone_name(), theme=theme or DARK, unicode=True,
     )  # fmt: skip
     async with app.run_test(size=size) as pilot:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pricing.ledger import Ledger
     from pricing.rates import Pricing
 
-TERMS_FILE = "terms.toml"
-
 
 def pricing_of(context: Context, arguments: argparse.Namespace) -> Pricing:
     """The catalog, the terms and the currency that the options choose."""
@@ -28,7 +26,7 @@ def pricing_of(context: Context, arguments: argparse.Namespace) -> Pricing:
     from pricing.rates import Pricing
     from pricing.terms import Terms, load
 
-    beside = context.paths.config_file.parent / TERMS_FILE
+    beside = context.terms_path
     named = getattr(arguments, "terms", None)
     terms = load(_existing(context, named)) if named else load(beside) if beside.exists() else Terms()
     currency = Money.parse("0", (getattr(arguments, "currency", None) or "USD").strip().upper()).currency
@@ -42,7 +40,7 @@ def _existing(context: Context, named: str) -> Any:
     path = Path(named).expanduser()
     if not path.is_file():
         raise ConfigurationError(
-            f"{named}: no such file. Give --terms an existing file, or put {TERMS_FILE} beside config.toml."
+            f"{named}: no such file. Give --terms an existing file, or put terms.toml beside config.toml."
         )
     return path
 

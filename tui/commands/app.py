@@ -27,6 +27,7 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
             context.client_for,
             ledger_path=context.paths.ledger_path(context.config),
             prices_path=context.prices_path,
+            terms_path=context.terms_path,
             timezone=context.timezone_name(),
             theme=context.config.theme,
             silent_seconds=context.config.silent_seconds,

@@ -63,6 +63,11 @@ class Context:
         path.parent.mkdir(parents=True, exist_ok=True)
         return Ledger.open(path)
 
+    @property
+    def terms_path(self) -> Path:
+        """What the user has agreed with the clouds; there may be none."""
+        return self.paths.config_file.parent / "terms.toml"
+
     @cached_property
     def prices_path(self) -> Path:
         """The price book's file; there may be none."""

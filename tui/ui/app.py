@@ -98,6 +98,7 @@ class RackrateApp(App[None]):
         client_for: Callable[[NodeConfig], AgentClient] | None = None,
         ledger_path: Path | None = None,
         prices_path: Path | None = None,
+        terms_path: Path | None = None,
         timezone: str = "UTC",
         theme: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -117,6 +118,7 @@ class RackrateApp(App[None]):
         self._client_for = client_for
         self._ledger_path = ledger_path
         self._prices_path = prices_path
+        self._terms_path = terms_path
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
         self._retry_seconds = RETRY_SECONDS
@@ -246,10 +248,10 @@ class RackrateApp(App[None]):
         if self._ledger_thread is not None and self._ledger_thread.is_alive():
             return
         path, nodes, client_for, zone = self._ledger_path, self._configured, self._client_for, self._timezone
-        prices = self._prices_path
+        prices, terms = self._prices_path, self._terms_path
         if path is not None and client_for is not None:
             self._ledger_thread = in_background(
-                lambda: read_costs(path, nodes, client_for, zone, prices), lambda costs: self._post(CostsRead(costs))
+                lambda: read_costs(path, nodes, client_for, zone, prices, terms), lambda costs: self._post(CostsRead(costs))
             )
 
     def _post(self, message: Message) -> None:
@@ -372,6 +374,7 @@ def run(
     *,
     ledger_path: Path | None,
     prices_path: Path | None = None,
+    terms_path: Path | None = None,
     timezone: str,
     theme: str = "",
     silent_seconds: float = LOST_SECONDS,
@@ -385,9 +388,9 @@ def run(
     terminal.allow_many_files()
     terminal.follow_real_size()
     app = RackrateApp(
-        fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, prices_path=prices_path, timezone=timezone,
-        theme=theme,
-    )
+        fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, prices_path=prices_path, terms_path=terms_path,
+        timezone=timezone, theme=theme,
+    )  # fmt: skip
     gc.set_threshold(GC_ALLOCATIONS, 50, 50)
     started = time.monotonic()
     app.run()

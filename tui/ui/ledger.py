@@ -32,18 +32,22 @@ def read_costs(
     client_for: Callable[[NodeConfig], AgentClient],
     timezone: str,
     prices_path: Path | None = None,
+    terms_path: Path | None = None,
 ) -> Costs:
-    """Syncs all nodes, then sums. Nodes that do not answer are left out: their rows come with a later sync."""
+    """Syncs all nodes, then sums under the user's terms, as `rackrate cost` does. Nodes that do not answer are left out: their rows come with a later sync."""
     from pricing.attribution import cost_summary
     from pricing.ledger import Ledger
+    from pricing.terms import Terms, load
     from tui.catalogs import overlaid
     from tui.sync import sync
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with Ledger.open(path) as ledger:
         asyncio.run(sync(nodes, ledger, client_for=client_for))
+        now = datetime.now(UTC)
         catalog = overlaid(prices_path)
-        summary = cost_summary(ledger, catalog, datetime.now(UTC), timezone, book=catalog.history)
+        terms = load(terms_path) if terms_path is not None and terms_path.exists() else Terms()
+        summary = cost_summary(ledger, catalog, now, timezone, book=catalog.history, terms=terms)
     return Costs(
         today=_total(summary.today), month=_total(summary.month), partial=not (summary.today.complete and summary.month.complete)
     )
