@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/rackrate demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -p no:cacheprovider -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder
 
 # Cgroups version 2 on a real kernel (user-mode Linux, no KVM), without systemd and with it as process 1.
 # `make test-vm VM_TESTS=FILES` runs others there; tests/support/vm/qemurun has cpuset and PSI too, twelve times slower.

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.config import load
+from agent.jobs.context import default_runtime
 from tests.support.job_agent import JobAgent, wait_for
 
 
@@ -33,8 +35,15 @@ def left_by(agent: JobAgent) -> Left:
         children=len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()),
         descriptors=len(targets),
         sockets=sum(target.startswith("socket:") for target in targets),
-        runtime_folders=sum(1 for path in Path("/run").glob("rackrate*/job-*") if path.is_dir()),
+        runtime_folders=len(list(_runtime(agent).glob("job-*"))),
     )
+
+
+def _runtime(agent: JobAgent) -> Path:
+    """Where this agent, and no other, keeps what its jobs need while they run."""
+    root = default_runtime(load(agent.config, {}, state_dir=agent.state))
+    assert root is not None
+    return root
 
 
 def _target(entry: Path) -> str:
