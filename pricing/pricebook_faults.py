@@ -10,12 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from pricing.errors import PriceBookDamaged, PriceBookError, PriceBookFull, PriceBookLocked
-from pricing.ledger_faults import is_busy
-
-_SPACE_FAULTS = frozenset(
-    getattr(sqlite3, name, None)
-    for name in ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
-)
+from pricing.ledger_faults import is_busy, is_full
 
 
 @contextlib.contextmanager
@@ -28,12 +23,11 @@ def translated(path: str, timeout_seconds: float | None = None) -> Iterator[None
 
 
 def _sentence(error: sqlite3.Error, path: str, timeout_seconds: float | None) -> PriceBookError:
-    extended = getattr(error, "sqlite_errorcode", 0) or 0
-    code = extended & 0xFF
+    code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
     if is_busy(error):
         waited = "" if timeout_seconds is None else f" for {timeout_seconds:g} s"
         return PriceBookLocked(f"{path}: another program kept the price book locked{waited}; nothing was changed. Try again.")
-    if extended in _SPACE_FAULTS or code == sqlite3.SQLITE_FULL:
+    if is_full(error):
         return PriceBookFull(f"{path}: no space is left for the price book; it is as it was. Free some space and try again.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return PriceBookDamaged(

@@ -22,7 +22,7 @@ from agent.errors import AgentFault
 from agent.isolation.host import HostIsolation, detect, nothing, settle
 from agent.jobs import attempt_dir
 from agent.jobs.audit import Audit
-from agent.jobs.ids import IdSource, checked
+from agent.jobs.ids import IdSource, checked, unit_name
 from agent.jobs.store import JobStore
 from agent.jobs.uploads import Uploads
 from agent.state import worded
@@ -86,7 +86,7 @@ class Context:
         """What the job's user may read of one attempt: secrets, the error file."""
         if self.runtime_root is None:
             return self.attempt_folder(id, number) / "run"
-        return self.runtime_root / f"job-{checked(id)}-{number}"
+        return self.runtime_root / unit_name(id, number)
 
     def record(self, actor: str, peer: str | None, action: str, object: str, result: str) -> None:
         """A line of the audit. One that cannot be written is said, and does not stop what it is about."""

@@ -15,6 +15,7 @@ import msgspec
 
 from agent.config_file import JobsTable
 from agent.jobs import torchrun
+from agent.jobs.ids import unit_name
 from agent.jobs.signals import signal_number
 from agent.jobs.users import RunAs
 from agent.wire import JobSpec
@@ -52,7 +53,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> str:
-        return f"job-{self.job}-{self.number}"
+        return unit_name(self.job, self.number)
 
 
 def reserved(name: str) -> bool:

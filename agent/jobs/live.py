@@ -18,6 +18,7 @@ from agent.isolation.plan import GroupPlan
 from agent.jobs import costs
 from agent.jobs.attempt_dir import AttemptDir, ShimRecord
 from agent.jobs.context import boottime_ms
+from agent.jobs.ids import unit_name
 from agent.jobs.rows import JobRow
 
 IDLE_BELOW = 0.005
@@ -67,7 +68,7 @@ class Live:
 
     @property
     def unit(self) -> str:
-        return f"job-{self.id}-{self.number}"
+        return unit_name(self.id, self.number)
 
     def cost(self, at_ms: int | None = None) -> Decimal | None:
         """US dollars, all attempts."""

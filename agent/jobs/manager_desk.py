@@ -13,13 +13,14 @@ from agent import wire
 from agent.errors import AgentFault, IsolationFault, JobConflict, JobRefused, MpsFault
 from agent.isolation.check import check as check_limits
 from agent.isolation.plan import plan as group_plan
-from agent.jobs import arrays, plan, placement, starter, submit, users
+from agent.jobs import arrays, placement, plan, starter, submit, users
 from agent.jobs.actor import Actor
 from agent.jobs.context import Context, now
+from agent.jobs.entries import wanted_of
+from agent.jobs.ids import unit_name
 from agent.jobs.manager_queue import Queue
 from agent.jobs.node_shape import GpuView, NodeView
 from agent.jobs.rows import JobRow, without_secrets
-from agent.jobs.entries import wanted_of
 from agent.jobs.shapes import Placed
 from agent.jobs.sharing import Sharing
 from agent.jobs.users import RunAs
@@ -139,7 +140,7 @@ class Desk:
         if faults := check_limits(self._context.host, wished):
             raise JobRefused("; ".join(faults))
         try:
-            group = group_plan(self._context.host, f"job-{row.id}-1", wished)
+            group = group_plan(self._context.host, unit_name(row.id, 1), wished)
         except IsolationFault as fault:
             raise JobRefused(str(fault)) from None
         return group.unmet, group.not_enforced

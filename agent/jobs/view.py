@@ -12,6 +12,17 @@ from agent.jobs import arrays
 from agent.jobs.live import Live
 from agent.jobs.rows import AttemptRow, JobRow
 
+_OF_SPEC = (
+    "name", "project", "command", "shell", "gpu_share", "gpu_memory_bytes", "cpus", "memory_bytes", "pids", "priority",
+    "interruptible", "time_limit_seconds", "budget_usd", "deadline", "stop_signal", "grace_seconds", "after", "workdir",
+)  # fmt: skip
+_OF_ROW = (
+    "id", "cause", "evidence", "user", "gpus", "array", "array_index", "submitted_at", "started_at", "ended_at", "exit_code",
+    "signal", "attempt", "retries", "enforcement", "limits", "not_enforced", "usd_per_hour", "left_behind",
+    "log_dropped_lines", "held_until",
+)  # fmt: skip
+"""What is shown as it stands in spec and row, under the same name."""
+
 
 def show(
     row: JobRow,
@@ -32,57 +43,20 @@ def show(
     holds = row.holds
     said = (*row.warnings, *(live.warnings.values() if live is not None else ()), *warnings)
     return wire.Job(
-        id=row.id,
+        **{name: getattr(spec, name) for name in _OF_SPEC},
+        **{name: getattr(row, name) for name in _OF_ROW},
         state=state,
-        cause=row.cause,
-        evidence=row.evidence,
-        name=spec.name,
         node=node,
-        user=row.user,
-        project=spec.project,
-        command=spec.command,
-        shell=spec.shell,
-        gpus=row.gpus,
         gpus_wanted=spec.gpus,
-        gpu_share=spec.gpu_share,
-        gpu_memory_bytes=spec.gpu_memory_bytes,
-        cpus=spec.cpus,
-        memory_bytes=spec.memory_bytes,
-        pids=spec.pids,
-        priority=spec.priority,
-        interruptible=spec.interruptible,
-        time_limit_seconds=spec.time_limit_seconds,
-        budget_usd=spec.budget_usd,
-        deadline=spec.deadline,
-        stop_signal=spec.stop_signal,
-        grace_seconds=spec.grace_seconds,
-        after=spec.after,
-        array=row.array,
-        array_index=row.array_index,
         array_counts=dict(counts) if counts else {},
         secrets=tuple(spec.secrets),
-        workdir=spec.workdir,
-        submitted_at=row.submitted_at,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
         not_before=row.not_before if waits else None,
-        exit_code=row.exit_code,
-        signal=row.signal,
-        attempt=row.attempt,
-        retries=row.retries,
         reason=reason if waits else None,
         stopping=row.stop_cause if state in ("starting", "running", "stopping") else None,
-        enforcement=row.enforcement,
-        limits=row.limits,
-        not_enforced=row.not_enforced,
         warnings=tuple(dict.fromkeys(said)),
         usage=live.usage() if live is not None else row.usage,
-        usd_per_hour=row.usd_per_hour,
         cost=live.cost() if live is not None and holds else row.cost,
-        left_behind=row.left_behind,
         log_bytes=log_bytes if log_bytes is not None else row.log_bytes,
-        log_dropped_lines=row.log_dropped_lines,
         gang=spec.gang.id if spec.gang is not None else None,
-        held_until=row.held_until,
         attempts=tuple(attempt.to_wire() for attempt in attempts),
     )
