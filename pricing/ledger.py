@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -20,7 +19,7 @@ from pricing import ledger_schema
 from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from pricing.ledger_check import check
 from pricing.ledger_dictionary import Dictionary
-from pricing.ledger_faults import is_busy, translated
+from pricing.ledger_faults import translated
 from pricing.ledger_merge import (
     HOUR_MS,
     STORED_COLUMNS,
@@ -29,6 +28,7 @@ from pricing.ledger_merge import (
     Merger,
     sums_of,
 )
+from pricing.sqlite_file import SqliteFile, upgrade, write_ahead
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 
 
@@ -52,13 +52,10 @@ class Gap(NamedTuple):
     noticed_at_ms: int | None
 
 
-class Ledger:
+class Ledger(SqliteFile):
     """Use `open`; close it, or use it as a context manager. Safe to use from several threads."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection = connection
-        self._lock = threading.RLock()
-        self.path = path
+    translated = staticmethod(translated)
 
     @classmethod
     def open(cls, path: str | Path, *, timeout_seconds: float = 10.0) -> Ledger:
@@ -77,47 +74,11 @@ class Ledger:
                 raise
         return cls(connection, os.fspath(path))
 
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the file; a second time does nothing."""
-        with self._lock:
-            self._connection.close()
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: all of it, or (on any error) nothing."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A read transaction: what is read in it is of one moment, whatever others write meanwhile."""
-        with self._transaction("BEGIN") as connection:
-            yield connection
-
     @contextlib.contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
         """No transaction, and no other thread: for what SQLite does not do within one."""
         with self._lock, translated(self.path):
             yield self._connection
-
-    @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, translated(self.path):
-            self._connection.execute(begin)
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    with contextlib.suppress(sqlite3.Error):
-                        self._connection.execute("ROLLBACK")
-                raise
 
     def cursor(self, node: str, meter: str) -> int:
         """The newest sequence that was taken from this meter; 0 if none."""
@@ -320,20 +281,12 @@ class _Page:
 def _prepare(connection: sqlite3.Connection, path: str, deadline: float) -> None:
     """Checks what the file is, and brings it to the newest schema."""
     version = _version(connection, path)
-    _write_ahead(connection, deadline)
+    write_ahead(connection, deadline)
     connection.execute("PRAGMA synchronous = NORMAL")  # the cursor is in the same transaction: a lost one is taken again
     connection.execute("PRAGMA cache_size = -65536")
     if version == ledger_schema.SCHEMA_VERSION:
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if _version(connection, path) != ledger_schema.SCHEMA_VERSION:
-            ledger_schema.migrate(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+    upgrade(connection, lambda: _version(connection, path), ledger_schema.SCHEMA_VERSION, ledger_schema.migrate)
 
 
 def _version(connection: sqlite3.Connection, path: str) -> int:
@@ -349,15 +302,3 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
             "Upgrade rackrate, or name another ledger; nothing was changed."
         )
     return version
-
-
-def _write_ahead(connection: sqlite3.Connection, deadline: float) -> None:
-    """Switches to WAL. SQLite does not wait for a lock here, so two programs that make a ledger at once must."""
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            return
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() > deadline:
-                raise
-        time.sleep(0.02)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -17,27 +16,27 @@ from pathlib import Path
 
 from pricing import pricebook_schema as schema
 from pricing.calendar import milliseconds
-from pricing.ledger_faults import is_busy
 from pricing.plausible import Judge
 from pricing.pricebook_faults import translated
 from pricing.pricebook_read import Age, HeldBack, Questions, Refreshed
 from pricing.pricebook_rows import Kept, Key
 from pricing.pricebook_write import Put, PutResult
 from pricing.prices import Price
+from pricing.sqlite_file import SqliteFile, upgrade, write_ahead
 
 __all__ = ["Age", "HeldBack", "Kept", "Key", "PriceBook", "PutResult", "Refreshed", "Shelf"]
 
 TIMEOUT_SECONDS = 10.0
 
 
-class PriceBook(Questions):
+class PriceBook(SqliteFile, Questions):
     """Use `open`; close it, or use it as a context manager. Safe to use from several threads."""
 
+    translated = staticmethod(translated)
+
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection = connection
-        self._lock = threading.RLock()
+        super().__init__(connection, path)
         self._judge: Judge | None = None
-        self.path = path
 
     @classmethod
     def open(cls, path: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> PriceBook:
@@ -55,43 +54,16 @@ class PriceBook(Questions):
                 raise
         return cls(connection, os.fspath(path))
 
-    def __enter__(self) -> PriceBook:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the file; a second time does nothing."""
-        with self._lock:
-            self._connection.close()
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        with self._transaction("BEGIN") as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: all of it, or (on any error) nothing."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
-            yield connection
-
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, translated(self.path):
+        """One within another is part of it."""
+        with self._lock:
             if self._connection.in_transaction:
-                yield self._connection
+                with translated(self.path):
+                    yield self._connection
                 return
-            self._connection.execute(begin)
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    with contextlib.suppress(sqlite3.Error):
-                        self._connection.execute("ROLLBACK")
-                raise
+            with super()._transaction(begin) as connection:
+                yield connection
 
     def put(self, prices: Iterable[Price], now: datetime, *, judge: Judge | None = None, accept: bool = False) -> PutResult:
         """Takes prices in any order; what does not look right is refused or held back with a sentence.
@@ -148,25 +120,5 @@ def _prepare(connection: sqlite3.Connection, path: str, deadline: float) -> None
     found = schema.version(connection, path)
     if found == schema.SCHEMA_VERSION:
         return
-    _write_ahead(connection, deadline)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if schema.version(connection, path) != schema.SCHEMA_VERSION:
-            schema.migrate(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _write_ahead(connection: sqlite3.Connection, deadline: float) -> None:
-    """Switches to WAL, which stays. SQLite does not wait for a lock here, so two programs that make a book at once must."""
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            return
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() > deadline:
-                raise
-        time.sleep(0.02)
+    write_ahead(connection, deadline)
+    upgrade(connection, lambda: schema.version(connection, path), schema.SCHEMA_VERSION, schema.migrate)
