@@ -195,7 +195,7 @@ async def test_a_job_whose_gpus_do_nothing_is_warned_and_then_stopped() -> None:
 async def test_a_failed_job_is_tried_again_after_a_pause_as_often_as_it_may() -> None:
     async with job_node() as node:
         job = node.submit(sh('[ "$RACKRATE_ATTEMPT" = 2 ] || exit 5'), retries=3)
-        waiting = await node.until(job, "queued") if node.jobs.job(job).attempt else await _tried(node, job)
+        waiting = await _tried(node, job)
         assert (waiting.cause, waiting.retries, waiting.attempt) == ("exit:5", 1, 1)
         assert waiting.not_before is not None and "before it is tried again" in (waiting.reason or "")
         node.jobs._store.change(job, not_before=datetime.now(UTC))  # not to wait for the real pause
@@ -208,7 +208,10 @@ async def test_a_failed_job_is_tried_again_after_a_pause_as_often_as_it_may() ->
 
 
 async def _tried(node, job: str) -> wire.Job:  # type: ignore[no-untyped-def]
-    await node.when(lambda: node.jobs.job(job).attempt == 1 and node.jobs.job(job).state == "queued")
+    """Once it waits again, and the queue has looked at it."""
+    await node.when(
+        lambda: (one := node.jobs.job(job)).attempt == 1 and one.state == "queued" and one.reason != "is looked at next"
+    )
     return node.jobs.job(job)
 
 
