@@ -28,7 +28,7 @@ from pricing.ledger_merge import (
     Merger,
     sums_of,
 )
-from pricing.sqlite_file import SqliteFile, upgrade, write_ahead
+from pricing.sqlite_file import SqliteFile, identity, upgrade, write_ahead
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 
 
@@ -290,9 +290,7 @@ def _prepare(connection: sqlite3.Connection, path: str, deadline: float) -> None
 
 
 def _version(connection: sqlite3.Connection, path: str) -> int:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+    version, application, tables = identity(connection)
     if application != ledger_schema.APPLICATION_ID and (version or application or tables):
         raise LedgerDamaged(f"{path}: this is another program's database, not a ledger; it was not touched. Name another file.")
     if version > ledger_schema.SCHEMA_VERSION:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pricing.errors import PriceBookDamaged, PriceBookTooNew
 from pricing.ledger_schema import program_version, written_by
+from pricing.sqlite_file import identity
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
@@ -68,9 +69,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 def version(connection: sqlite3.Connection, path: str) -> int:
     """The book's format, 0 for an empty file. PriceBookDamaged for another program's file, PriceBookTooNew."""
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+    found, application, tables = identity(connection)
     if application != APPLICATION_ID and (found or application or tables):
         raise PriceBookDamaged(
             f"{path}: this is another program's database, not a price book; it was not touched. Move it away."

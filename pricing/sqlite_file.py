@@ -11,9 +11,17 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import NamedTuple, Self
 
 from pricing.ledger_faults import is_busy
+
+
+class Identity(NamedTuple):
+    """What a file says of itself; all zero for an empty one. `tables` counts everything that its schema names."""
+
+    version: int
+    application: int
+    tables: int
 
 
 class SqliteFile:
@@ -62,6 +70,22 @@ class SqliteFile:
                     with contextlib.suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")
                 raise
+
+
+def identity(connection: sqlite3.Connection) -> Identity:
+    """Read at one moment: between two reads another program may have made the file."""
+    begun = not connection.in_transaction
+    if begun:
+        connection.execute("BEGIN")
+    try:
+        return Identity(
+            connection.execute("PRAGMA user_version").fetchone()[0],
+            connection.execute("PRAGMA application_id").fetchone()[0],
+            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0],
+        )
+    finally:
+        if begun:
+            connection.execute("ROLLBACK")
 
 
 def write_ahead(connection: sqlite3.Connection, deadline: float) -> None:

@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 from pricing import ledger_schema
 from pricing.errors import LedgerDamaged, LedgerError, LedgerFull, LedgerLocked, LedgerTooNew
 from pricing.ledger import Ledger, Taken
+from pricing.pricebook import PriceBook
+from pricing.sqlite_file import SqliteFile
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 from tests.support.take_loop import PLACEMENTS, row, take_next
 from tests.support.usage import HOUR_MS, content, random_record, take_all
@@ -249,20 +251,25 @@ def test_two_programs_that_sync_at_once_take_each_row_once(tmp_path: Path) -> No
         assert content(ledger) == fed_whole(last)
 
 
-def test_programs_that_make_the_same_ledger_at_once_all_get_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Ledger, PriceBook])
+def test_programs_that_make_the_same_file_at_once_all_get_it(kind: type[SqliteFile], tmp_path: Path) -> None:
     failures: list[BaseException] = []
 
-    def open_once() -> None:
+    def open_once(path: Path, together: threading.Barrier) -> None:
+        together.wait()
         try:
-            Ledger.open(tmp_path / "ledger.db").close()
+            kind.open(path).close()
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=open_once) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for attempt in range(20):
+        together = threading.Barrier(8)
+        path = tmp_path / f"{attempt}.db"
+        threads = [threading.Thread(target=open_once, args=(path, together)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert failures == []
 
 
