@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tui import __version__
+from tui.cli_advice import add_advice_commands
 from tui.cli_jobs import add_job_commands, split_command
 from tui.cli_ledger import add_ledger_commands
 from tui.cli_prices import add_price_commands, price_words
@@ -53,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_node_commands(commands)
     add_job_commands(commands, _command, _json)
     _add_money_commands(commands)
+    add_advice_commands(commands, _command, _json)
     add_ledger_commands(commands, _command, _json)
     _add_other_commands(commands)
     return parser
