@@ -20,6 +20,7 @@ PricingError
 ├── ClosingError            a month that cannot be closed                      exit 2
 ├── HistoryError            a file of spot history that cannot be read         exit 2
 ├── TraceError              a published trace of a cluster cannot be read       exit 2
+├── SeriesError             a file of hourly demand that cannot be used        exit 2
 ├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
 ├── BillError               a cloud's bill cannot be read or is not of this report: names file, row, column  exit 1
 └── ReportError             a report that cannot be made as it was asked for   exit 2
@@ -126,6 +127,12 @@ class HistoryError(PricingError):
 
 class TraceError(PricingError):
     """A published trace of a cluster's usage cannot be read: names the file, the row and the column."""
+
+    exit_code = 2
+
+
+class SeriesError(PricingError):
+    """A file of hourly demand cannot be used as it is: names the file, the line and the column."""
 
     exit_code = 2
 
