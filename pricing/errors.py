@@ -22,6 +22,7 @@ PricingError
 ├── TraceError              a published trace of a cluster cannot be read       exit 2
 ├── SeriesError             a file of hourly demand that cannot be used        exit 2
 ├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
+├── AdviceFileError         a file of usage, rates or a what-if cannot be read: names file, row, column  exit 2
 ├── BillError               a cloud's bill cannot be read or is not of this report: names file, row, column  exit 1
 └── ReportError             a report that cannot be made as it was asked for   exit 2
     ├── BadRange            the dates are none, or end before they start
@@ -139,6 +140,12 @@ class SeriesError(PricingError):
 
 class BadBudget(PricingError, ValueError):
     """A budget that is none: names it and what is wrong with whose it is, its amount or its thresholds."""
+
+    exit_code = 2
+
+
+class AdviceFileError(PricingError):
+    """A file of usage, rates or a what-if cannot be read as one: names the file, the row (or key) and the column."""
 
     exit_code = 2
 
