@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from pricing import calendar, charges, closed, grouping
+from pricing import calendar, charges, closed, garbage, grouping
 from pricing.books import Books
 from pricing.errors import BadRange
 from pricing.ledger import Ledger
@@ -45,6 +45,7 @@ class _Stretch(NamedTuple):
     ends_ms: int
 
 
+@garbage.paused()
 def attribute(
     ledger: Ledger,
     catalog: Catalog,

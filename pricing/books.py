@@ -25,6 +25,7 @@ UNUSED = PARTS
 """Place of what was held and not used, beside them."""
 _COLUMN = {HELD: 0, IDLE: 1, LOST: 2, DOWN: 3, HOST: 0}
 _NOTHING = Fraction(0)
+_NONE: list[int] = []  # never added to
 
 
 class Charge(NamedTuple):
@@ -45,15 +46,18 @@ class Charge(NamedTuple):
 
 
 class _Group:
-    """What has been added up for one set of labels. `costs`: place of the rate -> share x ms of each cost part."""
+    """What has been added up for one set of labels. `amounts`: share x ms of each cost part at `rate` (place of the rate);
+    `others`: the same at other rates. One object and one list in the common case: a long report has 100,000s of groups."""
 
-    __slots__ = ("held", "idle", "host", "busy", "measured", "energy_mj", "costs", "charges", "unpriced")
+    __slots__ = ("held", "idle", "host", "busy", "measured", "energy_mj", "rate", "amounts", "others", "charges", "unpriced")
 
     def __init__(self) -> None:
         self.held = self.idle = self.host = self.busy = self.measured = 0
         self.energy_mj: int | None = None
-        self.costs: dict[int, list[int]] = {}
-        self.charges: list[Charge] = []
+        self.rate: int | None = None
+        self.amounts: list[int] = _NONE
+        self.others: dict[int, list[int]] | None = None
+        self.charges: list[Charge] | None = None
         self.unpriced = False
 
     def add(self, total: Total, column: int, rate: int | None) -> None:
@@ -72,11 +76,27 @@ class _Group:
         if rate is None:
             self.unpriced = True
             return
-        amounts = self.costs.get(rate)
-        if amounts is None:
-            amounts = self.costs[rate] = [0, 0, 0, 0, 0]
+        amounts = self.amounts if rate == self.rate else self.at(rate)
         amounts[column] += total.share_ms
         amounts[UNUSED] += unused
+
+    def at(self, rate: int) -> list[int]:
+        """The amounts at this rate."""
+        if rate == self.rate:
+            return self.amounts
+        if self.rate is None:
+            self.rate, self.amounts = rate, [0] * (PARTS + 1)
+            return self.amounts
+        if self.others is None:
+            self.others = {}
+        return self.others.setdefault(rate, [0] * (PARTS + 1))
+
+    @property
+    def costs(self) -> list[tuple[int, list[int]]]:
+        """(place of the rate, share x ms of each cost part)."""
+        if self.rate is None:
+            return []
+        return [(self.rate, self.amounts), *(self.others or {}).items()]
 
     def join(self, other: _Group) -> None:
         """Adds all of `other`."""
@@ -88,49 +108,66 @@ class _Group:
         if other.energy_mj is not None:
             self.energy_mj = (self.energy_mj or 0) + other.energy_mj
         self.unpriced |= other.unpriced
-        self.charges += other.charges
-        for rate, amounts in other.costs.items():
-            mine = self.costs.setdefault(rate, [0, 0, 0, 0, 0])
+        if other.charges:
+            self.charges = [*(self.charges or ()), *other.charges]
+        for rate, amounts in other.costs:
+            mine = self.at(rate)
             for column, amount in enumerate(amounts):
-                mine[column] += amount
+                if amount:
+                    mine[column] += amount
 
     def row(self, keys: tuple[str, ...], rates: Sequence[Rate]) -> Row:
         measured = (keys, self.held, self.idle, self.busy, self.measured, self.energy_mj)
-        if self.unpriced and not self.costs and not self.charges:
+        if self.charges:
+            return self._charged(measured, rates)
+        if self.rate is None and self.unpriced:
             return Row(*measured, *[None] * PARTS, False, *[None] * 6, host_share_ms=self.host)
+        if self.rate is None or self.others or rates[self.rate].paid:
+            parts, listed, contracted = self._amounts(rates)
+            paid = self._committed(rates)
+        else:  # nine rows of ten in a fine-grained report
+            (parts, listed, contracted), paid = self._simply(rates[self.rate]), ()
+        first, second, third, fourth, unused = parts
+        return Row(
+            *measured, first, second, third, fourth, not self.unpriced, _NOTHING, _NOTHING, _NOTHING, unused, listed,
+            contracted, paid, (), self.host,
+        )  # fmt: skip
+
+    def _charged(self, measured: tuple[object, ...], rates: Sequence[Rate]) -> Row:
         parts, listed, contracted = self._amounts(rates)
-        owned = self._committed(rates), self._unused()
-        if not self.charges:
-            return Row(
-                *measured, *parts[:PARTS], not self.unpriced, _NOTHING, _NOTHING, _NOTHING, parts[UNUSED], listed, contracted,
-                *owned, self.host,
-            )  # fmt: skip
         costs = dict(zip(COST_PARTS, parts[:PARTS], strict=False)) | dict.fromkeys(COST_PARTS[PARTS:], _NOTHING)
-        for charge in self.charges:
+        for charge in self.charges or ():
             costs[charge.part] += charge.cost
         first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
-        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, *owned, self.host)
+        owned = self._committed(rates), self._unused()
+        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, *owned, self.host)  # type: ignore[arg-type]
+
+    def _simply(self, rate: Rate) -> tuple[list[Fraction], Fraction | None, Fraction | None]:
+        """What `_amounts` gives, of one rate: most groups have time of one kind, so that few products differ."""
+        price, amounts = rate.effective, self.amounts
+        known = {0: _NOTHING}
+        parts = []
+        for amount in (*amounts, sum(amounts[:PARTS])):
+            found = known.get(amount)
+            if found is None:
+                found = known[amount] = Fraction(price.numerator * amount, price.denominator)
+            parts.append(found)
+        whole = parts.pop()
+        levels = [
+            whole if level is price else None if level is None else level * sum(amounts[:PARTS])
+            for level in (rate.listed, rate.contracted)
+        ]
+        return parts, levels[0], levels[1]
 
     def _amounts(self, rates: Sequence[Rate]) -> tuple[list[Fraction], Fraction | None, Fraction | None]:
         """(cost parts and the unused one, list cost, contracted cost)."""
-        if len(self.costs) == 1 and not self.charges:  # nine rows of ten in a fine-grained report
-            ((place, amounts),) = self.costs.items()
-            rate = rates[place]
-            parts = [_product(rate.effective, amount) for amount in amounts]
-            used = sum(amounts[:PARTS])
-            whole = _product(rate.effective, used)
-            levels = [
-                whole if level is rate.effective else None if level is None else _product(level, used)
-                for level in (rate.listed, rate.contracted)
-            ]
-            return parts, levels[0], levels[1]
         parts = [_cost(self.costs, column, rates) for column in range(PARTS + 1)]
         return parts, *self._levels(parts, rates)
 
     def _committed(self, rates: Sequence[Rate]) -> tuple[Committed, ...]:
         """By commitment, what it pays of this group."""
         sums: dict[str, Committed] = {}
-        for place, amounts in self.costs.items():
+        for place, amounts in self.costs:
             for paid in rates[place].paid:
                 before, amount = sums.get(paid.commitment), sum(amounts[:PARTS])
                 cost, hours = paid.cost * amount, paid.hours * amount
@@ -142,42 +179,38 @@ class _Group:
     def _unused(self) -> tuple[Committed, ...]:
         """By commitment, what of it was used by nobody."""
         sums: defaultdict[str, Fraction] = defaultdict(Fraction)
-        for charge in self.charges:
+        for charge in self.charges or ():
             if charge.commitment is not None:
                 sums[charge.commitment] += charge.cost
         return tuple(Committed(id, cost, None) for id, cost in sums.items())
 
     def _levels(self, parts: Sequence[Fraction], rates: Sequence[Rate]) -> tuple[Fraction | None, Fraction | None]:
         """List and contracted cost of the use."""
-        used = [rates[place] for place in self.costs]
+        used = [rates[place] for place, _ in self.costs]
         if all(rate.effective is rate.listed is rate.contracted for rate in used):
             effective = sum((part for part in parts[:PARTS] if part), _NOTHING)
             levels = [effective, effective]
         else:
             levels = [_level(self.costs, name, rates) for name in ("listed", "contracted")]
         for place, name in enumerate(("listed", "contracted")):
-            for charge in self.charges:
+            for charge in self.charges or ():
                 part, level = getattr(charge, name), levels[place]
                 levels[place] = None if part is None or level is None else level + part
         return levels[0], levels[1]
 
 
-def _product(price: Fraction, amount: int) -> Fraction:
-    return Fraction(price.numerator * amount, price.denominator) if amount else _NOTHING
-
-
-def _cost(costs: Mapping[int, Sequence[int]], column: int, rates: Sequence[Rate]) -> Fraction:
+def _cost(costs: Sequence[tuple[int, Sequence[int]]], column: int, rates: Sequence[Rate]) -> Fraction:
     """Numerators are added per denominator: a twentieth of the time that adding fractions takes."""
     sums: dict[int, int] = {}
-    for rate, amounts in costs.items():
+    for rate, amounts in costs:
         if amounts[column]:
             _add(sums, rates[rate].effective, amounts[column])
     return _whole(sums)
 
 
-def _level(costs: Mapping[int, Sequence[int]], name: str, rates: Sequence[Rate]) -> Fraction | None:
+def _level(costs: Sequence[tuple[int, Sequence[int]]], name: str, rates: Sequence[Rate]) -> Fraction | None:
     sums: dict[int, int] = {}
-    for rate, amounts in costs.items():
+    for rate, amounts in costs:
         price: Fraction | None = getattr(rates[rate], name)
         if price is None:
             return None
@@ -243,7 +276,10 @@ class Books:
             labels = grouping.facts_labels(self._keys, charge.facts, charge.label)
         else:
             labels = grouping.labels(self._keys, self.rates.placements[charge.placement_id], charge.label)
-        self._groups[self._dated(labels, day)].charges.append(charge)
+        group = self._groups[self._dated(labels, day)]
+        if group.charges is None:
+            group.charges = []
+        group.charges.append(charge)
 
     def _place(self, rate: Rate | None) -> int | None:
         return None if rate is None else self._rates.setdefault(rate, len(self._rates))
@@ -284,8 +320,7 @@ class Books:
     def rows(self) -> tuple[Row, ...]:
         """One row per group, names before our own labels."""
         rates = tuple(self._rates)
-        ordered = sorted(self._groups, key=grouping.order)
-        return tuple(self._groups[keys].row(keys, rates) for keys in ordered)
+        return tuple(self._groups[keys].row(keys, rates) for keys in grouping.ordered(self._groups))
 
     def totals(self) -> Row:
         """All groups together; costs are of what has a price."""

@@ -7,7 +7,7 @@ something, and neither is a commitment that nobody used, `(unused commitment)`. 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pricing.errors import BadGrouping
@@ -78,6 +78,12 @@ def _label(key: str, placed: Placed, holder: Holder | str) -> str | None:
     return shown(getattr(placed, key), absent)
 
 
-def order(keys: Sequence[str]) -> tuple[tuple[int, str], ...]:
-    """Sort key: names first, our own labels after them."""
-    return tuple((LABELS.index(key) + 1 if key in LABELS else 0, key) for key in keys)
+def ordered(groups: Collection[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Groups in the order of their labels, key by key: names first, our own labels after them."""
+    labels = sorted({label for keys in groups for label in keys}, key=_order)
+    places = {label: place for place, label in enumerate(labels)}  # many groups, few labels
+    return sorted(groups, key=lambda keys: [places[label] for label in keys])
+
+
+def _order(label: str) -> tuple[int, str]:
+    return (LABELS.index(label) + 1 if label in LABELS else 0, label)

@@ -30,8 +30,7 @@ class Committed(NamedTuple):
     """Of whole nodes; None for what nobody used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One group. Costs are exact, in the report's currency; None where no part of the group has a price.
 
     Hours count GPUs only: the host of a node without GPUs costs money but has none.

@@ -171,7 +171,7 @@ HOUR = 3_600_000 * 10**6
 def plain_row(names: dict[str, str], **changes: object) -> Row:
     keys = tuple(names.get(key, "(none)") for key in KEYS)
     whole = Row(keys, 0, 0, 0, 0, None, *[Fraction(0)] * 4, True, list_cost=None)
-    return replace(whole, **changes)  # type: ignore[arg-type]
+    return whole._replace(**changes)  # type: ignore[arg-type]
 
 
 def test_hosts_corrections_monthly_items_and_what_has_no_price() -> None:

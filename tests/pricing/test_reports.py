@@ -36,8 +36,8 @@ def row(user: str = "ann", *costs: Fraction | int | None, **changes: object) -> 
     amounts = [*costs, *[Fraction(0)] * (4 - len(costs))]
     whole = Row((user,), 3_600_000 * 10**6, 0, 0, 0, None, *amounts, True)  # type: ignore[arg-type]
     if amounts[0] is None:
-        whole = replace(whole, **dict.fromkeys((*COST_PARTS, "allocated_unused_cost")))
-    return replace(whole, **changes)  # type: ignore[arg-type]
+        whole = whole._replace(**dict.fromkeys((*COST_PARTS, "allocated_unused_cost")))
+    return whole._replace(**changes)  # type: ignore[arg-type]
 
 
 def report(*rows: Row, group_by: tuple[str, ...] = ("user",)) -> Report:
@@ -45,7 +45,7 @@ def report(*rows: Row, group_by: tuple[str, ...] = ("user",)) -> Report:
     parts = (*COST_PARTS, "allocated_unused_cost")
     sums = {part: sum((getattr(one, part) for one in known), Fraction(0)) if known else None for part in parts}
     hours = sum(one.held_share_ms for one in rows)
-    totals = replace(Row((), hours, 0, 0, 0, None, *[None] * 4, all(one.complete for one in rows)), **sums)
+    totals = Row((), hours, 0, 0, 0, None, *[None] * 4, all(one.complete for one in rows))._replace(**sums)
     unpriced = () if totals.complete else ("node x: 1.00 h have no price and are in no cost.",)
     return Report(rows, totals, START, END, "UTC", "USD", group_by, unpriced, ())
 
@@ -104,11 +104,11 @@ def test_shown_rows_and_columns_add_up_to_the_exact_total_in_cents(
 def test_price_levels_are_the_shown_totals_where_only_the_catalog_counts_and_split_to_their_own_sum_elsewhere() -> None:
     same = [row(user, THIRD, THIRD, list_cost=2 * THIRD, contracted_cost=2 * THIRD) for user in ("ann", "bob")]
     made = report(*same)
-    shown = table(replace(made, totals=replace(made.totals, list_cost=4 * THIRD, contracted_cost=4 * THIRD)))
+    shown = table(replace(made, totals=made.totals._replace(list_cost=4 * THIRD, contracted_cost=4 * THIRD)))
     for line in (*shown.rows, shown.totals):
         assert line["list_cost"] == line["contracted_cost"] == line["total_cost"]
     cheap = report(*[row(user, THIRD, list_cost=2 * THIRD, contracted_cost=None) for user in ("ann", "bob")])
-    shown = table(replace(cheap, totals=replace(cheap.totals, list_cost=4 * THIRD)))
+    shown = table(replace(cheap, totals=cheap.totals._replace(list_cost=4 * THIRD)))
     assert [line["list_cost"] for line in shown.rows] == [Decimal("0.67"), Decimal("0.66")]
     assert shown.totals["list_cost"] == Decimal("1.33") and shown.totals["contracted_cost"] is None
 
@@ -176,7 +176,7 @@ def test_the_text_marks_what_is_not_complete() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_report_without_rows_is_written_in_every_format(format: str) -> None:
     empty = report(group_by=())
-    assert text_of(replace(empty, totals=replace(empty.totals, **dict.fromkeys(COST_PARTS, Fraction(0)))), format)
+    assert text_of(replace(empty, totals=empty.totals._replace(**dict.fromkeys(COST_PARTS, Fraction(0)))), format)
 
 
 def test_a_text_that_is_no_unicode_is_written_with_replacement() -> None:
