@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from pricing.market_traces import Trace
     from pricing.spot_hazard import SpotModel
 
 HOUR_MS = 3_600_000
+UNAVAILABLE, AVAILABLE, UNKNOWN = 0, 1, 2
+"""As in `market_traces`."""
+Array = np.ndarray[Any, Any]
 
 
 class Decision(IntEnum):
@@ -49,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One look at a live job."""
+    """One look at one live job."""
 
     time_left_ms: int
     work_left_ms: int
@@ -58,6 +63,81 @@ class State:
     """Of a changeover that is under way; 0 where none is."""
     available: bool | None
     """Can spot be had now; None (unknown) counts as no."""
+    spot: float | None = None
+    """$ per hour now; None: as the job said."""
+    on_demand: float | None = None
+
+
+class Look(NamedTuple):
+    """The same look at many runs of one job: a scalar is the same for all, an array has one entry a run."""
+
+    elapsed_ms: int
+    time_left_ms: int
+    work_left_ms: Array
+    """int64."""
+    instance: Array
+    """int8, as `Decision`."""
+    pending_ms: Array
+    """int64."""
+    available: Array
+    """bool."""
+
+
+class Policy:
+    """A rule with the memory of its runs: `start`, then at every look `observe` and `choose` (or `decide`, for one job).
+
+    A subclass says what it wishes; `choose` lets through what is safe. The net of the paper: off spot, when the work left
+    and two changeovers no longer fit into the time that is left after one more tick, on demand until the end.
+    """
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.job = Job(0, 0, 0, 1, 1.0, 1.0)
+
+    def start(self, job: Job, runs: int = 1) -> None:
+        """Forgets everything: a new job (or many runs of it) begins."""
+        self.job = job
+        self._locked = np.zeros(runs, bool)
+
+    def observe(self, states: Array, elapsed_ms: int) -> None:
+        """The market at this look (uint8, one of UNAVAILABLE, AVAILABLE, UNKNOWN), `elapsed_ms` after the look before.
+
+        May be called before the job begins, with what was seen by then.
+        """
+
+    def wish(self, look: Look) -> Array:
+        """int8, as `Decision`; the rule itself."""
+        raise NotImplementedError
+
+    def choose(self, look: Look) -> Array:
+        """int8, as `Decision`: never late, never spot where there is none or where it is not cheaper."""
+        job = self.job
+        off_spot = look.instance != Decision.SPOT
+        self._locked |= off_spot & (look.work_left_ms + 2 * job.changeover_ms > look.time_left_ms - job.tick_ms)
+        return _lawful(np.where(self._locked, np.int8(Decision.ON_DEMAND), self.wish(look)), look, job)
+
+    def decide(self, state: State) -> Decision:
+        """For one live job, after `start` and `observe`."""
+        look = Look(
+            self.job.deadline_ms - state.time_left_ms,
+            state.time_left_ms,
+            np.array([state.work_left_ms]),
+            np.array([state.instance], np.int8),
+            np.array([state.pending_ms]),
+            np.array([bool(state.available)]),
+        )
+        spot = self.job.spot if state.spot is None else state.spot
+        on_demand = self.job.on_demand if state.on_demand is None else state.on_demand
+        if spot >= on_demand:
+            return Decision.ON_DEMAND
+        return Decision(int(self.choose(look)[0]))
+
+
+def _lawful(choice: Array, look: Look, job: Job) -> Array:
+    if job.spot >= job.on_demand:
+        return np.full_like(choice, Decision.ON_DEMAND)
+    return np.where((choice == Decision.SPOT) & ~look.available, np.int8(Decision.IDLE), choice)
 
 
 @dataclass(frozen=True, slots=True)
