@@ -2,6 +2,14 @@
 
 Invariant: the parts of one GPU are whole millionths that sum to exactly 1,000,000; not knowing who holds a GPU
 is `held` by a holder without a name, never `idle`.
+
+- Jobs hold what they claim (`meter_claims`): a share given by MPS, or a whole GPU.
+- Of a GPU in MIG mode, whoever runs in an instance holds that instance's part (`sensors.mig`); instances without a
+  process, and what no instance has, are idle.
+- Holders that take turns on a GPU (time-slicing), or share one MIG instance, hold it in equal parts for as long as they are
+  there, whatever they compute: who waits with his memory on the GPU keeps others off it. (What each does with his part is
+  `utilization`: see `meter_use`.) How often a device plugin would hand a GPU out is not known here; a place that nobody
+  took is nobody's, so a GPU with one tenant is wholly his.
 """
 
 from __future__ import annotations
@@ -91,6 +99,33 @@ def holders_of(processes: tuple[Process, ...], projects: Mapping[str, str]) -> t
     return tuple(parties) if len(parties) == 1 else tuple(sorted(parties, key=_order))
 
 
+def mig_tenure(gpu: Gpu, projects: Mapping[str, str]) -> Tenure | None:
+    """The tenure of a GPU in MIG mode; None where the driver does not tell in which instances its processes run."""
+    instances, processes = gpu.mig_instances, gpu.processes
+    if instances is None:
+        return None
+    if processes is None:
+        return _sliced(tuple((int(one.share * WHOLE), (Holder(),)) for one in instances))
+    inside: dict[str | None, list[Process]] = {one.uuid: [] for one in instances}
+    for process in claimants(processes):
+        if process.mig_instance not in inside:
+            return None
+        inside[process.mig_instance].append(process)
+    return _sliced(tuple((int(one.share * WHOLE), holders_of(tuple(inside[one.uuid]), projects)) for one in instances))
+
+
+@lru_cache(maxsize=1024)
+def _sliced(instances: tuple[tuple[int, tuple[Holder, ...]], ...]) -> Tenure:
+    """`instances`: (share, who is in it)."""
+    held: dict[Holder, int] = {}
+    for whole, holders in instances:
+        for holder, share in zip(holders, shares_of(whole, max(1, len(holders))), strict=False):
+            held[holder] = held.get(holder, 0) + share
+    parts = [Part("held", holder, share) for holder, share in sorted(held.items(), key=lambda item: _order(item[0])) if share]
+    rest = WHOLE - sum(part.share for part in parts)
+    return Tenure((*parts, Part("idle", share=rest)) if rest else tuple(parts))
+
+
 def _order(holder: Holder) -> tuple[str, str, str]:
     return (holder.user or "", holder.project or "", holder.job or "")
 
@@ -101,6 +136,8 @@ def tenure_of(gpu: Gpu, projects: Mapping[str, str]) -> Tenure:
         return LOST
     if gpu.state == "error" and gpu.processes is None:
         return UNREADABLE
+    if gpu.mig_enabled and (sliced := mig_tenure(gpu, projects)) is not None:
+        return sliced
     if gpu.processes is None:
         return HELD_BY_UNKNOWN
     if not gpu.processes:

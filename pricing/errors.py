@@ -16,7 +16,6 @@ PricingError
 │   └── PriceBookFull       no space left on the device
 ├── PriceFileError          a file of prices cannot be read at all             exit 2
 ├── TermsError              terms.toml is wrong: names the file and the key    exit 2
-├── BadShares               tenants that do not fit on one GPU                 exit 2
 ├── ClosingError            a month that cannot be closed                      exit 2
 ├── HistoryError            a file of spot history that cannot be read         exit 2
 ├── TraceError              a published trace of a cluster cannot be read       exit 2
@@ -104,12 +103,6 @@ class PriceFileError(PricingError):
 
 class TermsError(PricingError):
     """The terms (discounts, commitments, exchange rates, ...) are wrong: names the file, the key and what is allowed."""
-
-    exit_code = 2
-
-
-class BadShares(PricingError, ValueError):
-    """Tenants of one GPU hold more than all of it, or less than nothing."""
 
     exit_code = 2
 

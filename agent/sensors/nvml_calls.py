@@ -48,6 +48,8 @@ class Row(NamedTuple):
 
     kind: ProcessKind
     memory_used_bytes: int | None
+    instance: tuple[int, int] | None = None
+    """(GPU instance, compute instance) of MIG; None: not told, or no MIG."""
 
 
 def first_of(*reads: Read) -> Read:
@@ -292,14 +294,24 @@ class ProcessLists:
     def read(self, handle: Any, *, mig: bool = False) -> dict[int, Row]:
         """pid -> row. A pid in several lists or MIG instances keeps its largest memory figure: the lists overlap."""
         try:
-            return self._read_one(handle)
+            rows = self._read_one(handle)
         except pynvml.NVMLError:
             if not mig:
                 raise
+            return self._by_instance(handle)
+        if mig and any(row.instance is None for row in rows.values()):
+            try:
+                return {**rows, **self._by_instance(handle)}
+            except pynvml.NVMLError:
+                pass  # the parent's own list stands, without instances
+        return rows
+
+    def _by_instance(self, handle: Any) -> dict[int, Row]:
         rows: dict[int, Row] = {}
         for instance in mig_devices(handle):
+            ids = pynvml.nvmlDeviceGetGpuInstanceId(instance), pynvml.nvmlDeviceGetComputeInstanceId(instance)
             for pid, row in self._read_one(instance).items():
-                rows[pid] = _merged(rows.get(pid), row.kind, row.memory_used_bytes)
+                rows[pid] = _merged(rows.get(pid), row._replace(instance=ids))
         return rows
 
     def _read_one(self, handle: Any) -> dict[int, Row]:
@@ -317,17 +329,25 @@ class ProcessLists:
 def _add(rows: dict[int, Row], kind: ProcessKind, found: Answer) -> None:
     for process in found:
         if process.pid != _MISSING_U32:
-            rows[process.pid] = _merged(rows.get(process.pid), kind, process.usedGpuMemory)
+            row = Row(kind, process.usedGpuMemory, _instance(process))
+            rows[process.pid] = _merged(rows.get(process.pid), row)
 
 
-def _merged(before: Row | None, kind: ProcessKind, memory: int | None) -> Row:
-    if memory is not None and memory >= _MOST_BYTES:
-        memory = None
+def _instance(process: Any) -> tuple[int, int] | None:
+    """The oldest rows have no such fields, and without MIG they hold the sentinel."""
+    ids = getattr(process, "gpuInstanceId", _MISSING_U32), getattr(process, "computeInstanceId", _MISSING_U32)
+    return None if _MISSING_U32 in ids else ids
+
+
+def _merged(before: Row | None, row: Row) -> Row:
+    if row.memory_used_bytes is not None and row.memory_used_bytes >= _MOST_BYTES:
+        row = row._replace(memory_used_bytes=None)
     if before is None:
-        return Row(kind, memory)
-    known = [figure for figure in (before.memory_used_bytes, memory) if figure is not None]
+        return row
+    known = [figure for figure in (before.memory_used_bytes, row.memory_used_bytes) if figure is not None]
     # a compute program that also draws is compute; one that MPS lists is its client, whatever the other lists say
-    return Row("mps" if "mps" in (kind, before.kind) else before.kind, max(known) if known else None)
+    kind = "mps" if "mps" in (row.kind, before.kind) else before.kind
+    return Row(kind, max(known) if known else None, before.instance or row.instance)
 
 
 def mig_devices(handle: Any) -> Iterator[Any]:

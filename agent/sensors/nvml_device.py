@@ -14,6 +14,7 @@ import msgspec
 import pynvml
 
 from agent import wire
+from agent.sensors import mig as mig_instances
 from agent.sensors import nvml_calls as calls
 from agent.sensors.processes import LABEL_LENGTH, ProcessTable, clean_text
 from agent.sensors.xid import XidWatcher
@@ -66,6 +67,7 @@ class GpuReader:
         self._reason: str | None = None
         self._code = pynvml.NVML_SUCCESS
         self._unified = False
+        self._instances: tuple[wire.MigInstance, ...] | None = None
         self.identity = wire.GpuInventory(index=index, uuid=f"lost-index-{index}")
 
     def read(self, *, slow: bool) -> wire.Gpu:
@@ -130,7 +132,10 @@ class GpuReader:
         mig = bool(values.get("mig_enabled"))
         if mig:
             self._blind(values)
-        values["processes"] = self._processes(mig)
+        if slow:
+            self._read_instances(mig, values.get("memory_total_bytes"))
+        values["processes"] = self._processes(mig, values.get("memory_total_bytes"))
+        values["mig_instances"] = self._instances
         if slow:
             self._unified = self._is_unified(values)
         if self._unified:
@@ -216,7 +221,7 @@ class GpuReader:
 
     # ---- processes -------------------------------------------------------------------------------------------------
 
-    def _processes(self, mig: bool) -> tuple[wire.Process, ...] | None:
+    def _processes(self, mig: bool, memory_bytes: int | None) -> tuple[wire.Process, ...] | None:
         if self._shared.lists is None:
             self._shared.lists = calls.ProcessLists(v3=not calls.has_535_layout(self._handle))
         try:
@@ -227,7 +232,30 @@ class GpuReader:
         if not rows:
             return ()
         facts, shares = self._shared.table.describe(rows), self._shares(mig)
-        return tuple(_process(pid, rows[pid], facts[pid], shares) for pid in sorted(rows))
+        known = self._known_instances(rows, memory_bytes) if mig else {}
+        return tuple(_process(pid, rows[pid], facts[pid], shares, known) for pid in sorted(rows))
+
+    # ---- MIG -------------------------------------------------------------------------------------------------------
+
+    def _read_instances(self, mig: bool, memory_bytes: int | None) -> None:
+        self._instances = None
+        if not mig:
+            return
+        try:
+            self._instances = mig_instances.read(self._handle, memory_bytes)
+        except pynvml.NVMLError as error:
+            self._refused(("mig_instances",), error.value)
+
+    def _known_instances(self, rows: dict[int, calls.Row], memory_bytes: int | None) -> dict[tuple[int, int] | None, str]:
+        """(GPU instance, compute instance) -> UUID; looked up anew when a process runs in one that was just made."""
+        known = self._uuids()
+        if any(row.instance is not None and row.instance not in known for row in rows.values()):
+            self._read_instances(True, memory_bytes)
+            known = self._uuids()
+        return known
+
+    def _uuids(self) -> dict[tuple[int, int] | None, str]:
+        return {(one.gpu_instance, one.compute_instance): one.uuid for one in self._instances or ()}
 
     def _shares(self, mig: bool) -> dict[int, float] | None:
         if mig:
@@ -258,11 +286,14 @@ def unreachable(index: int, code: int) -> tuple[wire.GpuState, str]:
     return "error", f"the driver refuses GPU {index}: {str(pynvml.NVMLError(code)).rstrip('.')} (NVML error {code}); look into dmesg"
 
 
-def _process(pid: int, row: calls.Row, facts: Any, shares: dict[int, float] | None) -> wire.Process:
+def _process(
+    pid: int, row: calls.Row, facts: Any, shares: dict[int, float] | None, instances: dict[tuple[int, int] | None, str]
+) -> wire.Process:
     return wire.Process(
         pid=pid, user=facts.user, command=facts.command, kind=row.kind, memory_used_bytes=row.memory_used_bytes,
         utilization_ratio=None if shares is None else shares.get(pid, 0.0),
         job=facts.job, project=facts.project, started_at=facts.started_at, visible=facts.visible,
+        mig_instance=instances.get(row.instance),
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ from agent.wire.node import GpuState as GpuState
 from agent.wire.node import History as History
 from agent.wire.node import HistoryPoint as HistoryPoint
 from agent.wire.node import Host as Host
+from agent.wire.node import MigInstance as MigInstance
 from agent.wire.node import NodeInfo as NodeInfo
 from agent.wire.node import OnPremises as OnPremises
 from agent.wire.node import PURCHASES as PURCHASES

@@ -95,6 +95,23 @@ class Process(Message, kw_only=True):
     started_at: datetime | None = None
     visible: bool = True
     """False when the pid cannot be resolved here (another pid namespace, or it just ended): it must never be signalled."""
+    mig_instance: str | None = None
+    """UUID of the MIG instance in which it runs; None: no MIG, or the driver does not tell."""
+
+
+class MigInstance(Message, kw_only=True):
+    """One MIG instance: a compute instance within a GPU instance."""
+
+    uuid: str
+    profile: str | None = None
+    """`3g.20gb`, `1c.3g.20gb`."""
+    gpu_instance: int
+    compute_instance: int
+    compute_slices: int
+    memory_slices: int
+    """Eighths of the GPU's memory that its GPU instance has."""
+    share: Decimal
+    """Of the whole GPU, six places: the mean of its part of the compute slices and of the memory."""
 
 
 class GpuAllocation(Message, kw_only=True):
@@ -143,6 +160,8 @@ class Gpu(Message, kw_only=True):
     xid_last: int | None = None
     xid_last_at: datetime | None = None
     mig_enabled: bool | None = None
+    mig_instances: tuple[MigInstance, ...] | None = None
+    """In MIG mode; None where MIG is off, or the driver does not tell. Their shares sum to at most 1."""
     processes: tuple[Process, ...] | None = None
     """None: the driver does not tell; an empty tuple: no process holds this GPU."""
     unsupported: tuple[str, ...] = ()
