@@ -22,6 +22,7 @@ PricingError
 ├── SeriesError             a file of hourly demand that cannot be used        exit 2
 ├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
 ├── AdviceFileError         a file of usage, rates or a what-if cannot be read: names file, row, column  exit 2
+├── WorkloadError           a workload that cannot be planned: names the file, the key and what to do  exit 2
 ├── BillError               a cloud's bill cannot be read or is not of this report: names file, row, column  exit 1
 └── ReportError             a report that cannot be made as it was asked for   exit 2
     ├── BadRange            the dates are none, or end before they start
@@ -139,6 +140,12 @@ class BadBudget(PricingError, ValueError):
 
 class AdviceFileError(PricingError):
     """A file of usage, rates or a what-if cannot be read as one: names the file, the row (or key) and the column."""
+
+    exit_code = 2
+
+
+class WorkloadError(PricingError):
+    """A workload (or a what-if of one) that cannot be planned: names the file, the key and what to do."""
 
     exit_code = 2
 
