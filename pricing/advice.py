@@ -3,7 +3,8 @@
 Invariant: only a saving above 0 is told; every figure follows from the demand, the rates and the terms that were given, so it
 can be computed again; savings of the same node-hours are never added twice (`Advice.together`). Pure: no clock, no I/O.
 
-Each kind of advice is a module with `actions(case: Case) -> list[Action]`.
+Each kind of advice is a module with `actions(case: Case) -> list[Action]` and, where it could not judge something,
+`notes(case: Case) -> list[str]` (sentences).
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ def advise(case: Case, kinds: Iterable[str] = KINDS, *, more_notes: Sequence[str
 
     wanted = [kind for kind in KINDS if kind in set(kinds)]
     found: list[Action] = []
+    notes: list[str] = []
     for name in dict.fromkeys(MODULES[kind] for kind in wanted):
         module = importlib.import_module(f"pricing.{name}")
         found += [action for action in module.actions(case) if action.kind in wanted]
-    return ranked(case, found, more_notes)
+        notes += module.notes(case) if hasattr(module, "notes") else []
+    return ranked(case, found, (*notes, *more_notes))

@@ -5,8 +5,8 @@ Invariant: utilisation that was not measured is None and never low; sums are of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pricing.demand import DemandKey
@@ -43,7 +43,9 @@ class HolderUse(NamedTuple):
     measured_hours: float
     busy_hours: float
     days: int
-    """On how many UTC days."""
+    """On how many of the window's days."""
+    most_busy_day: float | None
+    """Its utilisation on its busiest day; None when nothing was measured."""
 
 
 class NodeUse(NamedTuple):
@@ -66,12 +68,14 @@ class NodeUse(NamedTuple):
     measured_hours: float
     busy_hours: float
     days: int
-    """UTC days with rows."""
+    """Days of the window with rows."""
     most_busy_day: float | None
     least_measured_day: float
     """Of its days, the smallest share of the time of which the utilisation is known."""
     running: bool
     """It has rows in the last day of the window."""
+    peak_held: int | None
+    """The most of its GPUs that were held at some time within one hour; None where only sums are left."""
     gpus: tuple[GpuUse, ...]
     """Empty where only sums are left (`rackrate ledger retain`), or for a node without GPUs."""
     holders: tuple[HolderUse, ...]
@@ -108,6 +112,8 @@ class FleetUse:
     jobs: tuple[JobUse, ...]
     owners: Mapping[str, str]
     """Node -> its tag `owner` or `team`, where it has one."""
+    held_by_hour: Mapping[tuple[DemandKey, str], Sequence[int]] = field(default_factory=dict)
+    """(type and place, purchase) -> how many GPUs were held at some time within each hour of the window."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,95 @@
+"""Which pieces of advice go together: overlaps, the best set that can be done at once, and what is spent now.
+
+Invariant: in `together` no node is changed twice, no node-hour is saved on twice, and of each group there is one at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from pricing.advice import HOURS_PER_MONTH, KINDS, Action, Advice, Case
+from pricing.demand import DemandKey
+
+TOLERANCE = Fraction(1, 1_000_000)
+"""Of a key's node-hours: sums of measured times are floats."""
+
+
+def ranked(case: Case, found: Iterable[Action], notes: Sequence[str]) -> Advice:
+    """The actions by what they save, largest first; ties by kind and words."""
+    actions = tuple(
+        sorted(
+            (action for action in found if action.saving_per_month > 0),
+            key=lambda action: (-action.saving_per_month, KINDS.index(action.kind), action.what),
+        )
+    )
+    hours = _node_hours(case, actions)
+    together = chosen(actions, hours)
+    spend, spend_notes = _spend(case)
+    told = (*case.demand.notes, *notes, *spend_notes, *case.card.notes)
+    return Advice(
+        actions=actions,
+        overlaps=tuple(
+            tuple(other for other in range(len(actions)) if other != one and collide(actions[one], actions[other], hours))
+            for one in range(len(actions))
+        ),
+        together=together,
+        saving_per_month=sum((actions[place].saving_per_month for place in together), Fraction(0)),
+        saving_range=_range([actions[place] for place in together]),
+        spend_per_month=spend,
+        notes=tuple(dict.fromkeys(told)),
+        partial=case.demand.partial or bool(spend_notes) or any(action.partial for action in actions),
+    )
+
+
+def _range(actions: Sequence[Action]) -> tuple[Fraction, Fraction]:
+    low, high = (sum((action.saving_range[end] for action in actions), Fraction(0)) for end in (0, 1))
+    return low, high
+
+
+def _node_hours(case: Case, actions: Sequence[Action]) -> dict[DemandKey, Fraction]:
+    """What there is to claim of each key in a month."""
+    keys = {key for action in actions for key in action.claims}
+    return {key: Fraction(case.demand.per_month(key)) for key in keys if key in case.demand.counts}
+
+
+def collide(one: Action, other: Action, hours: dict[DemandKey, Fraction]) -> bool:
+    """Whether their savings cannot be added."""
+    if one.group and one.group == other.group:
+        return True
+    if set(one.nodes) & set(other.nodes):
+        return True
+    shared = set(one.claims) & set(other.claims)
+    return any(key in hours and one.claims[key] + other.claims[key] > hours[key] * (1 + TOLERANCE) for key in shared)
+
+
+def chosen(actions: Sequence[Action], hours: dict[DemandKey, Fraction]) -> tuple[int, ...]:
+    """From the top: each action that nothing chosen before it stands against."""
+    left = {key: amount * (1 + TOLERANCE) for key, amount in hours.items()}
+    groups: set[str] = set()
+    nodes: set[str] = set()
+    places = []
+    for place, action in enumerate(actions):
+        fits = all(key not in left or amount <= left[key] for key, amount in action.claims.items())
+        if not fits or action.group in groups or nodes & set(action.nodes):
+            continue
+        for key, amount in action.claims.items():
+            if key in left:
+                left[key] -= amount
+        groups |= {action.group} if action.group else set()
+        nodes |= set(action.nodes)
+        places.append(place)
+    return tuple(places)
+
+
+def _spend(case: Case) -> tuple[Fraction | None, list[str]]:
+    """What the evidence costs a month as it is bought and covered."""
+    from pricing.advice_cost import cost_of
+
+    if not case.demand.known_hours:
+        return None, []
+    cost = cost_of(case.demand, case.card, case.terms.commitments)
+    notes = [f"{what} has no known price: it is in no saving and in no cost." for what in cost.unpriced]
+    if not cost.priced_hours and not cost.committed:
+        return None, notes
+    return cost.total * HOURS_PER_MONTH / case.demand.known_hours, notes
