@@ -4,7 +4,8 @@ Invariant: from the agent's first moment on, the rows of each GPU tile the time,
 a node always has either GPU rows or `host` rows, so its whole price can be laid on them. Rows never change.
 
 What the time between two samples is called:
-- It belongs to the holders seen at its beginning; busy ratio and energy are those read at its end.
+- It belongs to the holders seen at its beginning; busy ratio and energy are those read at its end. Of a GPU that several
+  share, energy is divided by their shares and the busy ratio as they used it (`meter_holders`, `meter_use`).
 - Longer than `stall_seconds` (suspended, starved): `down`, reason `stalled`. The wall clock was set forward: `clock_step`.
 - Between the newest row of the last run and this start: `agent_stopped`; from then until the driver's first answer
   (at most START_WAIT_MS): `starting`.
@@ -34,6 +35,7 @@ from agent.meter_holders import UNREADABLE
 from agent.meter_placement import PlacementRef, placement_facts, refines
 from agent.meter_store import Kept, MeterStore
 from agent.meter_track import Stretch, Track, merge
+from agent.meter_use import use_of_parts
 
 START_WAIT_MS = 10_000
 """How long a start waits for the driver's first answer before it calls a node one without GPUs."""
@@ -280,7 +282,9 @@ class Meter:
             if stalled:
                 track.down(until, "stalled", joules, source)
             else:
-                track.extend(until, gpu.utilization_ratio if gpu is not None and seen else None, joules, source)
+                measured = gpu if seen else None
+                uses = None if measured is None or len(track.tenure.parts) == 1 else use_of_parts(track.tenure.parts, measured, self._projects)
+                track.extend(until, None if measured is None else measured.utilization_ratio, joules, source, uses)
             if tick.at_ms > until:
                 track.down(tick.at_ms, "clock_step")
 

@@ -90,12 +90,15 @@ def claimants(processes: Iterable[Process]) -> list[Process]:
     return [process for process in found if process.kind != "graphics"] or found
 
 
+def named(process: Process, projects: Mapping[str, str]) -> Holder:
+    """To whom a process belongs."""
+    project = process.project or (projects.get(process.user) if process.user is not None else None)
+    return Holder(process.user, project, process.job)
+
+
 def holders_of(processes: tuple[Process, ...], projects: Mapping[str, str]) -> tuple[Holder, ...]:
     """The distinct (user, project, job) of the processes, in a fixed order. `projects`: user -> project."""
-    parties = {
-        Holder(one.user, one.project or (projects.get(one.user) if one.user is not None else None), one.job)
-        for one in (claimants(processes) if len(processes) > 1 else processes)
-    }
+    parties = {named(one, projects) for one in (claimants(processes) if len(processes) > 1 else processes)}
     return tuple(parties) if len(parties) == 1 else tuple(sorted(parties, key=_order))
 
 

@@ -77,7 +77,7 @@ class Track:
 
     __slots__ = (
         "gpu", "model", "energy", "tenure", "seen", "placement", "starts_ms", "until_ms",
-        "_rows", "_row_ms", "_edge_ms", "_busy", "_measured_ms", "_joules", "_source", "_rest_mj",
+        "_rows", "_row_ms", "_edge_ms", "_busy", "_own", "_measured_ms", "_joules", "_source", "_rest_mj",
     )  # fmt: skip
 
     def __init__(
@@ -106,21 +106,23 @@ class Track:
         return self.energy.grow(at_ms, gpu.energy_joules_total, gpu.power_watts, integrate)
 
     def extend(
-        self, until_ms: int, utilization: float | None = None, joules: float | None = None, source: EnergySource | None = None
-    ) -> None:
+        self, until_ms: int, utilization: float | None = None, joules: float | None = None, source: EnergySource | None = None,
+        uses: tuple[float, ...] | None = None,
+    ) -> None:  # fmt: skip
         """The time up to `until_ms` belongs to the tenure in force; cut at whole multiples of the row length.
 
-        `utilization` and `joules` are of the whole time from the last call to `until_ms`.
+        `utilization` and `joules` are of the whole time from the last call to `until_ms`; `uses` is the utilisation of each
+        of the tenure's parts, where they differ.
         """
         whole = until_ms - self.until_ms
         while until_ms > self._edge_ms:
             piece = self._edge_ms - self.until_ms
-            self._add(piece, utilization, None if joules is None else joules * piece / whole, source)
+            self._add(piece, utilization, None if joules is None else joules * piece / whole, source, uses)
             self.until_ms = self._edge_ms
             self._finish()
         piece = until_ms - self.until_ms
         part = joules if joules is None or piece == whole else joules * piece / whole
-        self._add(piece, utilization, part, source)
+        self._add(piece, utilization, part, source, uses)
         self.until_ms = until_ms
         if until_ms == self._edge_ms:
             self._finish()
@@ -149,20 +151,36 @@ class Track:
         """Closes the open stretch, if it has any length."""
         self._finish()
 
-    def _add(self, length_ms: int, utilization: float | None, joules: float | None, source: EnergySource | None) -> None:
+    def _add(
+        self, length_ms: int, utilization: float | None, joules: float | None, source: EnergySource | None,
+        uses: tuple[float, ...] | None = None,
+    ) -> None:  # fmt: skip
         if utilization is not None:
+            if uses is not None or self._own is not None:
+                self._add_own(length_ms, utilization, uses)
             self._busy += utilization * length_ms
             self._measured_ms += length_ms
         if joules is not None:
             self._joules = joules if self._joules is None else self._joules + joules
             self._source = source if self._source in (None, source) else "integrated"
 
+    def _add_own(self, length_ms: int, utilization: float, uses: tuple[float, ...] | None) -> None:
+        """Busy time part by part, from the first reading on that tells them apart."""
+        count = len(self.tenure.parts)
+        before = self._own or (self._busy,) * count
+        self._own = tuple(busy + use * length_ms for busy, use in zip(before, uses or (utilization,) * count, strict=True))
+
+    def _means(self, count: int) -> list[float | None]:
+        """Utilisation of each part: what its holder did with it, at most all of it."""
+        if not self._measured_ms:
+            return [None] * count
+        return [min(1.0, busy / self._measured_ms) for busy in self._own or (self._busy,) * count]
+
     def _finish(self) -> None:
         if self.until_ms == self.starts_ms:
             return
         parts, reason = self.tenure
-        mean = self._busy / self._measured_ms if self._measured_ms else None
-        for part, energy in zip(parts, self._take_energy(parts), strict=True):
+        for part, energy, mean in zip(parts, self._take_energy(parts), self._means(len(parts)), strict=True):
             kind, holder, share = part
             self._rows.append(
                 Stretch(
@@ -177,6 +195,7 @@ class Track:
         self.starts_ms = at_ms
         self._edge_ms = (at_ms // self._row_ms + 1) * self._row_ms
         self._busy = 0.0
+        self._own: tuple[float, ...] | None = None
         self._measured_ms = 0
 
     def _take_energy(self, parts: tuple[Part, ...]) -> list[int | None]:

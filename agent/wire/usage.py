@@ -39,7 +39,8 @@ class UsageRow(Message, kw_only=True):
     gpu_seconds: Decimal
     """share x length, exact."""
     utilization_ratio: float | None = None
-    """Time-weighted mean over the part that was measured; None if the driver never told."""
+    """Time-weighted mean over the time that was measured; None if the driver never told. Of a GPU that several hold: what
+    the holder did with his share, at most all of it; the GPU's own where the driver does not tell them apart."""
     energy_joules: float | None = None
     energy_source: EnergySource | None = None
     placement: int

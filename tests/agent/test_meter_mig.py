@@ -41,7 +41,7 @@ def test_each_holder_has_the_parts_of_the_instances_in_which_he_runs() -> None:
     tenure = tenure_of(sliced(inside(ANN, 0), inside(BOB, 1), inside(ANN, 3)), {"bob": "speech"})
     assert tenure.parts == (
         Part("held", Holder("ann", "vision"), 464_285 + 133_929),
-        Part("held", Holder("bob", "speech", "j-7"), 267_858),
+        Part("held", Holder("bob", "speech", "j-7"), 267_857),
         Part("idle", share=133_929),
     )
 
