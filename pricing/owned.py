@@ -46,7 +46,7 @@ class Commitment:
     percent: Fraction | None = None
     """A savings plan's discount off the on-demand list price."""
     rates: Mapping[str, Fraction] = field(default_factory=dict)
-    """A savings plan's own price per hour of a type; counts before `percent` and `purchase`."""
+    """A savings plan's own price per hour of a type, or of `region/type`; counts before `percent` and `purchase`."""
     purchase: str | None = None
     """Take a savings plan's rates from the catalog's prices of this purchase option."""
     upfront: Fraction = Fraction(0)
@@ -67,10 +67,16 @@ class Commitment:
         family = self.family or ""
         return family if any(sign in family for sign in "*?[.") else f"{family}.*"
 
-    def rate_of(self, instance_type: str) -> Fraction | None:
-        """The plan's own rate of a type, where it states one."""
-        rates = {_key(self, name): rate for name, rate in self.rates.items()}
-        return rates.get(_key(self, instance_type))
+    def rate_of(self, instance_type: str, region: str | None = None) -> Fraction | None:
+        """The plan's own rate of a type, where it states one: that of the region first."""
+        wanted, everywhere = _key(self, instance_type), None
+        for name, rate in self.rates.items():
+            place, _, kind = name.rpartition("/")
+            if _key(self, kind) == wanted:
+                if place and place.lower() == region:
+                    return rate
+                everywhere = everywhere if place else rate
+        return everywhere
 
     def part_of_hour(self, hour: int) -> Fraction:
         """How much of a UTC hour lies in the term."""

@@ -96,6 +96,7 @@ class Sheets:
         self._prices = prices
         self._book = book
         self._span = span
+        self._own_rates: dict[tuple[str, str | None, str], Fraction | None] = {}
 
     def of(self, placed: Placed) -> Sheet:
         """The sheet of the whole node."""
@@ -179,11 +180,18 @@ class Sheets:
         )
         return place if any(one.matches(place) for one in self.terms.commitments) else None
 
+    def _own_rate(self, plan: Commitment, place: Place) -> Fraction | None:
+        """Looked up once: a plan may state thousands of rates, and is asked in every hour."""
+        key = (plan.id, place.region, place.instance_type)
+        if key not in self._own_rates:
+            self._own_rates[key] = plan.rate_of(place.instance_type, place.region)
+        return self._own_rates[key]
+
     def plan_rate(self, plan: Commitment, sheet: Sheet, hour: int, factor: Fraction) -> Fraction | None:
         """What a savings plan charges for an hour of such a node, in the report's currency; None if it does not tell."""
         place = sheet.place
         assert place is not None  # noqa: S101 - only sheets of places are asked for
-        own = plan.rate_of(place.instance_type)
+        own = self._own_rate(plan, place)
         if own is not None:
             return own * factor
         listed = price_steps.hour_rate(sheet.listed, hour)

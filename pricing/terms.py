@@ -3,6 +3,9 @@
 Invariant: a file is read wholly or not at all; what is wrong is one TermsError with file and key. All dates are UTC
 midnights unless they carry an offset; `to` is exclusive; money is text.
 
+Beside it may lie `owned.toml`, which the program writes itself (pricing/owned_file.py). A commitment that stands in both is
+one: the user's words count, and what the two say differently is a sentence in `Terms.notes`.
+
     [currency]                                     # what one unit is in USD, from each day on
     CNY = [{ from = 2026-01-01, usd = "0.14" }]
     [[discounts]]                                  # the largest that matches counts; they never stack
@@ -25,8 +28,10 @@ midnights unless they carry an offset; `to` is exclusive; money is text.
     id = "sp-1"
     kind = "savings_plan"                          # also: region, family = "p5"
     cloud = "aws"
-    usd_per_hour = "20"                            # with: percent = "45", rates = { "p5.48xlarge" = "31.1" }, or
-    purchase = "savings_plan_3y"                   # the catalog's prices of this purchase option
+    usd_per_hour = "20"                            # or per_hour = "140" with currency = "CNY"; also: upfront = "175200",
+                                                   # which is what of it was paid at the start
+    purchase = "savings_plan_3y"                   # the catalog's prices of this purchase option; or percent = "45", or
+                                                   # rates = { "p5.48xlarge" = "31.1", "eu-west-1/g5.xlarge" = "0.8" }
     from = 2026-01-01
     to = 2029-01-01
     [billing]
@@ -47,24 +52,25 @@ midnights unless they carry an offset; `to` is exclusive; money is text.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 
-from pricing import price_steps
+from pricing import commitment_tables, price_steps
 from pricing.billing import Rule
 from pricing.contracts import Discount
 from pricing.currency import Exchange
 from pricing.errors import TermsError
 from pricing.items import Item
-from pricing.ledger_merge import HOUR_MS
 from pricing.offers import PURCHASES
 from pricing.owned import Commitment
 from pricing.price_steps import ALWAYS
 from pricing.terms_reader import TableReader, tables
 from pricing.weights import Weights
 
-KINDS = ("reservation", "savings_plan")
+OWNED = "owned.toml"
+"""What `rackrate prices owned --write` keeps beside the file: commitments as AWS tells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +84,38 @@ class Terms:
     rules: tuple[Rule, ...] = ()
     items: tuple[Item, ...] = ()
     weights: Weights = field(default_factory=Weights)
+    owned_at: datetime | None = None
+    """When the oldest of what `owned.toml` tells was read; None without one."""
+    notes: tuple[str, ...] = ()
+    """Sentences: where the user's commitments and those that were read contradict each other."""
 
 
-def load(path: Path) -> Terms:
-    """Reads the file. TermsError names it, and the key that is wrong."""
+def load(path: Path, *, must_exist: bool = True) -> Terms:
+    """Reads the file, and the commitments of `owned.toml` beside it, as far as there is one.
+
+    TermsError names the file, and the key that is wrong. `must_exist` False: without the file, list prices count.
+    """
+    terms = parse(read_toml(path), str(path)) if must_exist or path.exists() else Terms()
+    beside = path.with_name(OWNED)
+    if beside.name == path.name or not beside.is_file():
+        return terms
+    from pricing.owned_file import merged, read_owned
+
+    known = frozenset(terms.exchange.usd)
+    commitments, notes, read_at = merged(terms.commitments, read_owned(read_toml(beside), str(beside), known), path.name)
+    return replace(terms, commitments=commitments, notes=notes, owned_at=read_at)
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """What a TOML file holds. TermsError."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise TermsError(f"{path}: cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:
         raise TermsError(f"{path}: is not UTF-8 (byte {error.start}).") from None
     except tomllib.TOMLDecodeError as error:
         raise TermsError(f"{path}: is not valid TOML: {error}.") from None
-    return parse(raw, str(path))
 
 
 def parse(raw: dict[str, object], file: str = "terms.toml") -> Terms:
@@ -101,7 +126,7 @@ def parse(raw: dict[str, object], file: str = "terms.toml") -> Terms:
     count_minimum, rules = _billing(file, TableReader(file, "billing", top.raw("billing") or {}))
     terms = Terms(
         discounts=tuple(_discount(table) for table in tables(file, "discounts", top.raw("discounts"))),
-        commitments=_commitments(tables(file, "commitments", top.raw("commitments")), known),
+        commitments=commitment_tables.commitments(tables(file, "commitments", top.raw("commitments")), known),
         exchange=exchange,
         count_minimum=count_minimum,
         rules=rules,
@@ -144,72 +169,6 @@ def _discount(table: TableReader) -> Discount:
     )
     table.done()
     return found
-
-
-def _commitments(found: list[TableReader], known: frozenset[str]) -> tuple[Commitment, ...]:
-    made: dict[str, Commitment] = {}
-    for table in found:
-        table.needed("id", "kind", "cloud", "from", "to")
-        kind = table.lower("kind", KINDS)
-        one = _reservation(table, known) if kind == "reservation" else _savings_plan(table, known)
-        table.done()
-        if one.id in made:
-            raise table.fault("id", f"is '{one.id[:40]}' for a second time: each commitment has an id of its own")
-        made[one.id] = one
-    return tuple(made.values())
-
-
-def _reservation(table: TableReader, known: frozenset[str]) -> Commitment:
-    table.needed("instance_type", "region")
-    if not (table.has("hourly") or table.has("upfront")):
-        raise table.fault("hourly", "is missing: give `hourly`, `upfront` (per instance, for the whole term) or both")
-    starts_ms, ends_ms = _term(table)
-    hours = Fraction(ends_ms - starts_ms, HOUR_MS)
-    upfront, hourly = table.money("upfront") or Fraction(0), table.money("hourly") or Fraction(0)
-    name = table.text("instance_type") or ""
-    if any(sign in name for sign in "*?["):
-        raise table.fault("instance_type", "is a pattern: a reservation is of one type")
-    return Commitment(
-        id=table.text("id") or "",
-        kind="reservation",
-        cloud=table.lower("cloud") or "",
-        starts_ms=starts_ms,
-        ends_ms=ends_ms,
-        cost_per_hour=upfront / hours + hourly,
-        upfront=upfront,
-        currency=table.currency("currency", known),
-        region=table.lower("region"),
-        zone=table.lower("zone"),
-        instance_type=name,
-        count=table.whole("count", 1, least=1),
-    )
-
-
-def _savings_plan(table: TableReader, known: frozenset[str]) -> Commitment:
-    table.needed("usd_per_hour")
-    if not any(table.has(key) for key in ("percent", "rates", "purchase")):
-        raise table.fault("percent", "is missing: give `percent`, `rates` or `purchase`, to tell what the plan charges")
-    starts_ms, ends_ms = _term(table)
-    rates = TableReader(table.file, f"{table.place}.rates", table.raw("rates") or {})
-    return Commitment(
-        id=table.text("id") or "",
-        kind="savings_plan",
-        cloud=table.lower("cloud") or "",
-        starts_ms=starts_ms,
-        ends_ms=ends_ms,
-        cost_per_hour=table.money("usd_per_hour", above_zero=True) or Fraction(0),
-        region=table.lower("region"),
-        family=table.lower("family"),
-        percent=table.percent("percent"),
-        rates={name: rates.money(name, above_zero=True) or Fraction(0) for name in rates.keys()},
-        purchase=table.lower("purchase", PURCHASES),
-    )
-
-
-def _term(table: TableReader) -> tuple[int, int]:
-    starts_ms, ends_ms = table.span()
-    assert starts_ms is not None and ends_ms is not None  # noqa: S101 - `needed` asked for both
-    return starts_ms, ends_ms
 
 
 def _billing(file: str, table: TableReader) -> tuple[bool, tuple[Rule, ...]]:

@@ -1,6 +1,6 @@
-"""The options of `prices`, and of the words that may stand behind it: `refresh`, `history`, `import`.
+"""The options of `prices`, and of the words that may stand behind it: `refresh`, `history`, `import`, `owned`, `scores`, `blocks`.
 
-Invariant: `prices WORDS` lists offers, whatever the words are; only these three words, first behind it, mean something else.
+Invariant: `prices WORDS` lists offers, whatever the words are; only these words, first behind it, mean something else.
 """
 
 from __future__ import annotations
@@ -9,17 +9,29 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-ACTIONS = ("refresh", "history", "import")
+ACTIONS = ("refresh", "history", "import", "owned", "scores", "blocks")
 EPILOG = """also:
   rackrate prices refresh [--cloud aws] [--region R] [--type T]    bring today's prices, and keep them with their history
   rackrate prices history p4d.24xlarge --region us-east-1          the price over time
   rackrate prices import FILE.csv                                  prices of your own
+  rackrate prices owned --write                                    reservations and savings plans that you own on AWS
+  rackrate prices scores p5.48xlarge --region us-east-1 --count 4  where spot requests are likely to succeed just now
+  rackrate prices blocks p5.48xlarge --region us-east-1 --hours 48 capacity blocks on offer
 """
 REFRESH_EPILOG = """aws uses the credentials of boto3's own chain. azure needs none. gcp needs RACKRATE_GCP_API_KEY, alibaba
 ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET. Without them the prices that ship serve.
 
 A price that does not look right never replaces a good one: it is refused with the reason, or held back until it is seen
 again. exit codes: 0 all is there, 1 nothing is, 4 some was refused, failed or interrupted (the next refresh goes on there)
+"""
+OWNED_EPILOG = """Reads reservations of every region that the account has enabled, and its savings plans with their own rates.
+Needs sts:GetCallerIdentity, ec2:DescribeRegions, ec2:DescribeReservedInstances, ec2:DescribeAvailabilityZones,
+savingsplans:DescribeSavingsPlans and savingsplans:DescribeSavingsPlanRates. None of these requests costs money.
+
+--write keeps them beside terms.toml. A commitment that stands in both files is one; terms.toml, which is never written,
+counts where the two contradict each other. What cannot be read keeps its earlier entry.
+
+exit codes: 0 all was read, 1 nothing was, 4 some was not
 """
 Add = Callable[..., argparse.ArgumentParser]
 
@@ -59,6 +71,31 @@ def add_price_commands(commands: Any, command: Add, json: Callable[[argparse.Arg
     take.add_argument("--cloud", metavar="CLOUD", help="of rows that name none (default: from the file's name)")
     take.add_argument("--accept", action="store_true", help="take also prices that changed more than is believable")
     json(take)
+    _add_owned(commands, command, json)
+    _add_capacity(commands, command, json)
+
+
+def _add_owned(commands: Any, command: Add, json: Callable[[argparse.ArgumentParser], None]) -> None:
+    owned = _action(commands, command, "owned", "list reservations and savings plans that you own on AWS", "owned")
+    _epilog(owned, OWNED_EPILOG)
+    owned.add_argument("--region", action="append", default=[], metavar="R", help="only reservations there (may be repeated)")
+    owned.add_argument("--write", action="store_true", help="keep them in owned.toml, which every command that prices takes")
+    owned.add_argument("--kept", action="store_true", help="show what owned.toml holds, and ask nobody")
+    owned.add_argument("--all", action="store_true", help="list also those that ended within the last 400 days")
+    json(owned)
+
+
+def _add_capacity(commands: Any, command: Add, json: Callable[[argparse.ArgumentParser], None]) -> None:
+    scores = _action(commands, command, "scores", "how likely AWS has spot capacity just now, from 1 to 10", "capacity")
+    scores.add_argument("types", nargs="+", metavar="TYPE", help="instance types that will do; three or more, or scores are low")
+    blocks = _action(commands, command, "blocks", "AWS capacity blocks on offer: paid up front, for a time of days", "capacity")
+    blocks.add_argument("type", metavar="TYPE", help="such as p5.48xlarge")
+    for parser in (scores, blocks):
+        parser.add_argument("--region", action="append", required=True, metavar="R", help="may be repeated")
+        parser.add_argument("--count", type=_count, default=1, metavar="N", help="how many instances (default 1)")
+        json(parser)
+    scores.add_argument("--regions-only", action="store_true", help="a score of each region, not of each zone")
+    blocks.add_argument("--hours", type=_block_hours, default=24, metavar="H", help="24 to 336 by days, to 4368 by weeks (default 24)")
 
 
 def _add_refresh(commands: Any, command: Add, json: Callable[[argparse.ArgumentParser], None]) -> None:
@@ -81,10 +118,27 @@ def _add_refresh(commands: Any, command: Add, json: Callable[[argparse.ArgumentP
     json(refresh)
 
 
-def _action(commands: Any, command: Add, word: str, help: str) -> argparse.ArgumentParser:
-    parser = command(commands, f"prices-{word}", f"prices:{word}_", help)
+def _action(commands: Any, command: Add, word: str, help: str, module: str = "prices") -> argparse.ArgumentParser:
+    parser = command(commands, f"prices-{word}", f"{module}:{word}_", help)
     parser.prog = f"rackrate prices {word}"
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is no number of instances from 1 to 1000")
+    return int(text)
+
+
+def _block_hours(text: str) -> int:
+    """What AWS sells: whole days up to 14, then whole weeks up to 26."""
+    hours = int(text.removesuffix("h")) if text.removesuffix("h").isdigit() else 0
+    if not ((24 <= hours <= 336 and hours % 24 == 0) or (336 < hours <= 4368 and hours % 168 == 0)):
+        near = min((*range(24, 337, 24), *range(504, 4369, 168)), key=lambda one: abs(one - hours))
+        raise argparse.ArgumentTypeError(
+            f"{text}: blocks are of whole days up to 14 (24, 48, ... 336 hours), then of whole weeks up to 26; try {near}"
+        )
+    return hours
 
 
 def _days(text: str) -> int:

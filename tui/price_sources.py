@@ -16,6 +16,7 @@ from tui.errors import WrongUsage
 if TYPE_CHECKING:
     from pricing.catalog import Catalog
     from pricing.sources import Source, Wanted
+    from pricing.sources.aws_session import AwsSession
 
 CLOUDS = ("aws", "azure", "gcp", "alibaba")
 ANSWER_FOR_ALL = ("azure", "gcp")
@@ -31,13 +32,19 @@ def sources(
     return [_source(cloud, catalog, now, stack, environ) for cloud in clouds]
 
 
+def aws_session() -> AwsSession:
+    """With the key of boto3's own chain; whoever asks closes it."""
+    from pricing.sources.aws_session import AwsSession
+
+    return AwsSession()
+
+
 def _source(cloud: str, catalog: Catalog, now: datetime, stack: contextlib.ExitStack, environ: Mapping[str, str]) -> Source:
     match cloud:
         case "aws":
             from pricing.sources.aws import AwsSource
-            from pricing.sources.aws_session import AwsSession
 
-            return AwsSource(stack.enter_context(AwsSession()), now)
+            return AwsSource(stack.enter_context(aws_session()), now)
         case "azure":
             from pricing.sources.azure import AzureSource
 

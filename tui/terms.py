@@ -1,4 +1,5 @@
-"""Under which terms the commands price: `terms.toml` beside the configuration, or the file that `--terms` names.
+"""Under which terms the commands price: `terms.toml` beside the configuration, or the file that `--terms` names; and the
+commitments of `owned.toml` beside it.
 
 Invariant: a file that is named must exist; without one, list prices count.
 """
@@ -18,20 +19,34 @@ if TYPE_CHECKING:
 
     from pricing.ledger import Ledger
     from pricing.rates import Pricing
+    from pricing.terms import Terms
 
 
 def pricing_of(context: Context, arguments: argparse.Namespace) -> Pricing:
     """The catalog, the terms and the currency that the options choose."""
     from pricing.money import Money
     from pricing.rates import Pricing
-    from pricing.terms import Terms, load
+    from pricing.terms import load
 
-    beside = context.terms_path
     named = getattr(arguments, "terms", None)
-    terms = load(_existing(context, named)) if named else load(beside) if beside.exists() else Terms()
+    terms = load(_existing(context, named)) if named else load(context.terms_path, must_exist=False)
+    _say_about(terms)
     currency = Money.parse("0", (getattr(arguments, "currency", None) or "USD").strip().upper()).currency
     catalog = context.catalog()
     return Pricing(catalog, {}, currency, terms, catalog.history)
+
+
+def _say_about(terms: Terms) -> None:
+    """Where terms.toml and owned.toml contradict each other, and that what was read is old."""
+    from datetime import UTC, datetime
+
+    if terms.owned_at is None:
+        return
+    from pricing.owned_file import age_note
+
+    for sentence in (*terms.notes, age_note(terms.owned_at, datetime.now(UTC))):
+        if sentence:
+            say(f"note: {fmt.clean(sentence)}")
 
 
 def _existing(context: Context, named: str) -> Any:

@@ -182,3 +182,30 @@ def rate_row(
             {"name": "productDescription", "value": "Linux/UNIX"}, {"name": "tenancy", "value": "shared"},
         ],
     }  # fmt: skip
+
+
+def owned_row(**change: object) -> dict[str, Any]:
+    """One row of describe_reserved_instances, which moto does not have."""
+    row = {
+        "ReservedInstancesId": "ri-1", "InstanceType": "p4d.24xlarge", "InstanceCount": 2, "CurrencyCode": "USD",
+        "ProductDescription": "Linux/UNIX", "InstanceTenancy": "default", "Scope": "Region", "OfferingClass": "standard",
+        "OfferingType": "Partial Upfront", "FixedPrice": 60000.1, "UsagePrice": 0.0, "State": "active", "Duration": 31_536_000,
+        "RecurringCharges": [{"Amount": 6.849315, "Frequency": "Hourly"}], "Start": NOW, "End": NOW.replace(year=2027),
+    }  # fmt: skip
+    return {key: value for key, value in {**row, **change}.items() if value is not None}
+
+
+def plan_row(**change: object) -> dict[str, Any]:
+    """One row of describe_savings_plans."""
+    row = {
+        "savingsPlanId": "sp-1", "savingsPlanType": "Compute", "commitment": "12.50000000", "currency": "USD",
+        "paymentOption": "No Upfront", "start": "2026-01-01T00:00:00.000Z", "end": "2026-12-31T23:59:59.000Z",
+        "upfrontPaymentAmount": "0.0", "state": "active", "termDurationInSeconds": 31_536_000,
+    }  # fmt: skip
+    return {key: value for key, value in {**row, **change}.items() if value is not None}
+
+
+def owned_rate_row(rate: str, region: str = "us-east-1", name: str = "p4d.24xlarge", currency: str = "USD") -> dict[str, Any]:
+    """One row of describe_savings_plan_rates."""
+    row = rate_row(rate, name=name, region=region, usage=f"BoxUsage:{name}")
+    return {key: value for key, value in {**row, "currency": currency}.items() if key != "savingsPlanOffering"}

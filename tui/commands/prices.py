@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tui.commands.context import Context
 from tui.errors import Failed, WrongUsage
 from tui.exit_codes import ExitCode
 from tui.output import print_json, print_table, say
+from tui.progress import LiveLine, live_line
 
 if TYPE_CHECKING:
     from pricing.catalog import Offer
@@ -110,40 +112,16 @@ def _refresh_once(context: Context, arguments: argparse.Namespace) -> ExitCode:
                 work.append((source, wanted))
         if not work:
             raise WrongUsage(f"none of {', '.join(clouds)} has an instance type {', '.join(map(fmt.clean, arguments.type))}.")
-        teller = _Teller()
-        summary = refresh(book, work, now, teller.tell, accept=arguments.accept)
-        teller.end()
+        line = stack.enter_context(live_line())
+        summary = refresh(book, work, now, partial(_tell, line), accept=arguments.accept)
     print_json(_summary_record(summary)) if arguments.json else _print_summary(summary)
     return _verdict(summary, named=bool(arguments.cloud))
 
 
-class _Teller:
-    """Progress on stderr: one line that is written over on a terminal, else a line per step."""
-
-    def __init__(self) -> None:
-        import shutil
-        import sys
-
-        self._width = shutil.get_terminal_size((80, 24)).columns - 1
-        self._stream = sys.stderr
-        self._live = self._stream.isatty()
-        self._said = ""
-
-    def tell(self, cloud: str, progress: Any, result: Any) -> None:
-        total = f" of {progress.total}" if progress.total is not None else ""
-        step = f"{cloud}: {fmt.clean(progress.step)}"
-        if self._live:
-            counts = f"{progress.rows} prices, {result.new + result.changed} new, {len(result.refused)} refused"
-            self._stream.write("\r\x1b[K" + f"{step}, {progress.done}{total}; {counts}"[: self._width])
-            self._stream.flush()
-            self._said = step
-        elif step != self._said:
-            say(f"{step} ({progress.done}{total})")
-            self._said = step
-
-    def end(self) -> None:
-        if self._live and self._said:
-            self._stream.write("\r\x1b[K")
+def _tell(line: LiveLine, cloud: str, progress: Any, result: Any) -> None:
+    total = f" of {progress.total}" if progress.total is not None else ""
+    counts = f"{progress.rows} prices, {result.new + result.changed} new, {len(result.refused)} refused"
+    line.tell(f"{cloud}: {progress.step}", f", {progress.done}{total}; {counts}", f" ({progress.done}{total})")
 
 
 def _print_summary(summary: Summary) -> None:

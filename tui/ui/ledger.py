@@ -46,7 +46,7 @@ def read_costs(
         asyncio.run(sync(nodes, ledger, client_for=client_for))
         now = datetime.now(UTC)
         catalog = overlaid(prices_path)
-        terms = load(terms_path) if terms_path is not None and terms_path.exists() else Terms()
+        terms = load(terms_path, must_exist=False) if terms_path is not None else Terms()
         summary = cost_summary(ledger, catalog, now, timezone, book=catalog.history, terms=terms)
     return Costs(
         today=_total(summary.today), month=_total(summary.month), partial=not (summary.today.complete and summary.month.complete)

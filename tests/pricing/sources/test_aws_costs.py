@@ -1,8 +1,8 @@
-"""Cost Explorer under a budget (against moto where it is real), and the commitments that the account owns."""
+"""Cost Explorer under a budget, against moto where it is real."""
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -17,9 +17,8 @@ from pricing.sources.aws_costs import (
     savings_plan_recommendations,
     spent,
 )
-from pricing.sources.aws_owned import OwnedSavingsPlan, owned_rates, owned_reservations, owned_savings_plans
 from pricing.sources.aws_session import AwsSession
-from tests.support.aws_stubs import NOW, US_EAST_1, Aws, rate_row
+from tests.support.aws_stubs import Aws
 
 USAGE = "get_cost_and_usage"
 JULY, AUGUST = date(2026, 7, 1), date(2026, 8, 1)
@@ -151,69 +150,3 @@ def test_recommendations_are_read_to_the_end() -> None:
         "g5",
         "2.75 per hour of EC2_INSTANCE_SP g5 in eu-west-1",
     )
-
-
-def owned(**change: object) -> dict:
-    row = {
-        "ReservedInstancesId": "ri-1", "InstanceType": "p4d.24xlarge", "InstanceCount": 2, "CurrencyCode": "USD",
-        "ProductDescription": "Linux/UNIX", "InstanceTenancy": "default", "Scope": "Region", "OfferingClass": "standard",
-        "OfferingType": "Partial Upfront", "FixedPrice": 60000.1, "UsagePrice": 0.0, "Start": NOW,
-        "RecurringCharges": [{"Amount": 6.849315, "Frequency": "Hourly"}], "End": NOW.replace(year=2027),
-    }  # fmt: skip
-    return {**row, **change}
-
-
-def test_owned_reservations_are_exact_and_what_is_left_out_is_told() -> None:
-    aws = Aws()
-    zonal = owned(Scope="Availability Zone", AvailabilityZone="us-east-1b", ProductDescription="Linux/UNIX (Amazon VPC)")
-    bad = [
-        owned(ProductDescription="Windows"),
-        owned(InstanceTenancy="dedicated"),
-        owned(Scope="Availability Zone", AvailabilityZone="us-west-2a"),
-        owned(OfferingType="Heavy Utilization"),
-        {"ReservedInstancesId": "ri-9", "ProductDescription": "Linux/UNIX"},
-    ]
-    aws.lay("ec2", "describe_reserved_instances", {"ReservedInstances": [owned(), zonal, *bad]})
-    found, skipped = owned_reservations(aws.session, US_EAST_1)
-    assert [(one.zone, one.count, one.upfront, one.hourly, one.payment) for one in found] == [
-        (None, 2, Decimal("60000.1"), Decimal("6.849315"), "partial_upfront"),
-        ("use1-az4", 2, Decimal("60000.1"), Decimal("6.849315"), "partial_upfront"),
-    ]
-    assert (found[0].starts_at, found[0].ends_at) == (NOW, datetime(2027, 8, 1, 12, tzinfo=UTC))
-    assert len(skipped) == len(bad)
-    assert aws.asked("describe_reserved_instances")[0]["Filters"] == [{"Name": "state", "Values": ["active"]}]
-
-
-def plan_row(**change: object) -> dict:
-    row = {
-        "savingsPlanId": "sp-1", "savingsPlanType": "Compute", "commitment": "12.50000000", "currency": "USD",
-        "paymentOption": "No Upfront", "start": "2026-01-01T00:00:00.000Z", "end": "2026-12-31T23:59:59.000Z",
-        "upfrontPaymentAmount": "0.0",
-    }  # fmt: skip
-    return {**row, **change}
-
-
-def test_owned_savings_plans_and_their_rates_are_read_to_the_end() -> None:
-    aws = Aws()
-    family = plan_row(savingsPlanId="sp-2", savingsPlanType="EC2Instance", region="us-east-1", ec2InstanceFamily="p5")
-    other = plan_row(savingsPlanType="SageMaker")
-    bad = [plan_row(savingsPlanType="EC2Instance"), plan_row(commitment="0"), plan_row(start="soon")]
-    aws.lay("savingsplans", "describe_savings_plans", {"savingsPlans": [plan_row(), other], "nextToken": "one"})
-    aws.lay("savingsplans", "describe_savings_plans", {"savingsPlans": [family, *bad]})
-    found, skipped = owned_savings_plans(aws.session)
-    assert [(one.id, one.plan, one.region, one.family, one.per_hour) for one in found] == [
-        ("sp-1", "Compute", None, None, Decimal("12.5")),
-        ("sp-2", "EC2Instance", "us-east-1", "p5", Decimal("12.5")),
-    ]
-    assert len(skipped) == len(bad)
-    rates = [{key: value for key, value in rate_row(text).items() if key != "savingsPlanOffering"} for text in ("31.1", "0")]
-    rows = [{**row, "currency": "USD"} for row in rates]
-    aws.lay(
-        "savingsplans", "describe_savings_plan_rates", {"savingsPlanId": "sp-1", "searchResults": rows[:1], "nextToken": "one"}
-    )
-    aws.lay("savingsplans", "describe_savings_plan_rates", {"savingsPlanId": "sp-1", "searchResults": rows[1:]})
-    assert isinstance(found[0], OwnedSavingsPlan)
-    told, left = owned_rates(aws.session, found[0])
-    assert [(one.region, one.instance_type, one.rate) for one in told] == [("us-east-1", "p4d.24xlarge", Decimal("31.1"))]
-    assert len(left) == 1
-    aws.all_used()
