@@ -66,7 +66,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a cloud's API, as boto3 takes it."""
+    """One call of a cloud's API, as boto3 takes it. What has to be looked up first stands in angle brackets: `<id of gpu-01>`.
+
+    A purchase is two calls: the one that lists offers (`describe_reserved_instances_offerings`, ...) with all its filters,
+    then the one that buys, with `<ReservedInstancesOfferingId>` in the place of the answer.
+    """
 
     service: str
     region: str

@@ -24,10 +24,30 @@ def add_advice_commands(commands: Any, command: Add, json: Json) -> None:
     _add_backtest_commitments(kinds, command, json)
 
 
+ADVICE_KINDS = ("commit", "spot", "stop", "shrink", "move", "capacity_block")
+
+
 def _add_advise(commands: Any, command: Add, json: Json) -> None:
     advise = command(commands, "advise", "advise:advise", "what to buy, move or stop, with the evidence")
+    advise.add_argument("words", nargs="*", metavar="show N", help="the evidence card of one piece of advice")
+    advise.add_argument("--why", type=int, metavar="N", help="the same as `show N`")
     advise.add_argument("--usage", metavar="FILE", help="hour_utc, instance_type, region, count (default: the ledger)")
     advise.add_argument("--rates", metavar="FILE", help="instance_type, region, purchase, usd_per_hour, term_months, upfront")
+    advise.add_argument("--add-catalog", action="store_true", help="for what --rates does not tell, take the catalog's prices")
+    advise.add_argument("--from", dest="start", metavar="DATE", help="use what ran from this day on (UTC)")
+    advise.add_argument("--to", dest="end", metavar="DATE", help="use what ran before this day (UTC)")
+    advise.add_argument("--days", type=int, metavar="N", help="use the last N days (default: 365, of a file all)")
+    advise.add_argument("--kind", action="append", default=[], choices=ADVICE_KINDS, help="only this kind; may be repeated")
+    advise.add_argument("--top", type=int, metavar="N", help="list at most N (default 20)")
+    advise.add_argument("--idle-days", type=int, default=7, metavar="N", help="days of evidence to call a node idle (default 7)")
+    advise.add_argument("--idle-below", type=float, default=20.0, metavar="PERCENT", help="utilisation that is idle (default 20)")
+    advise.add_argument("--deadline", type=float, metavar="HOURS", help="how long a job that moves to spot may take")
+    advise.add_argument("--what-if", dest="what_if", metavar="FILE", help="other prices, demand or commitments, side by side (TOML)")
+    advise.add_argument("--judge-on", dest="judge_on", metavar="FILE", help="later usage: what the advised purchases would have cost")
+    advise.add_argument("--apply", action="store_true", help="print the exact calls; on a terminal each is made once you type it")
+    advise.add_argument("--profile", metavar="NAME", help="AWS profile for calls that you confirm")
+    advise.add_argument("--terms", metavar="FILE", help="discounts, commitments, exchange rates (default: terms.toml)")
+    advise.add_argument("--no-sync", action="store_true", help="use the ledger as it is, ask no node")
     json(advise)
 
 
