@@ -38,7 +38,8 @@ class CapacityBlock(NamedTuple):
     instances: int
     starts_at: datetime
     ends_at: datetime
-    hours: int
+    hours: int | Decimal
+    """Not whole where a block begins at once."""
     fee: Decimal
     """Of the whole block."""
     currency: str
@@ -86,7 +87,7 @@ def capacity_blocks(
 
 def _block(row: dict[str, Any], zones: Zones) -> CapacityBlock:
     zone = zones.id_of(str(row.get("AvailabilityZone")))
-    instances, hours = row.get("InstanceCount"), row.get("CapacityBlockDurationHours")
+    instances, hours = row.get("InstanceCount"), _hours(row)
     if zone is None:
         raise BadRow(f"The zone {str(row.get('AvailabilityZone'))[:40]!r} is none of {zones.region}: its id is not known.")
     if not instances or not hours or not row.get("CurrencyCode"):
@@ -103,6 +104,12 @@ def _block(row: dict[str, Any], zones: Zones) -> CapacityBlock:
         fee=amount(row.get("UpfrontFee"), "upfront fee"),
         currency=row["CurrencyCode"],
     )
+
+
+def _hours(row: dict[str, Any]) -> int | Decimal | None:
+    """By the minutes, where they are told and are no whole hours."""
+    minutes = row.get("CapacityBlockDurationMinutes")
+    return Decimal(minutes) / 60 if minutes and minutes % 60 else row.get("CapacityBlockDurationHours")
 
 
 def capacity_block_prices(
@@ -138,7 +145,7 @@ def _priced(block: CapacityBlock, now: datetime) -> Price:
         payment="all_upfront",
         upfront=per_hour(block.fee, block.instances),
         hourly=Decimal(0),
-        term_hours=block.hours,
+        term_hours=int(block.hours),
     )
 
 

@@ -60,7 +60,7 @@ def test_what_is_owned_is_shown_with_its_amortised_price_and_how_long_it_lasts(r
     assert len(lines) == 4 and max(map(len, done.out.splitlines())) <= 80
     for says in (
         "ri-2: its payment is not through: it covers nothing until AWS says active", "not Linux on shared hosts",
-        "2 active cost $39.8973 an hour, $29,125.00 a month, used or not", "(1 that ended within the last 400 days",
+        "2 active cost $39.8973 an hour, $29,125.02 a month, used or not", "(1 that ended within the last 400 days",
     ):  # fmt: skip
         assert says in done.err
     assert "owned.toml" not in done.err

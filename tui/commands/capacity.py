@@ -122,7 +122,7 @@ def _print_blocks(blocks: list[CapacityBlock], catalog: Catalog, what: str) -> N
         rows.append(
             (
                 fmt.clean(one.zone), f"{one.starts_at:%Y-%m-%d %H:%M}", f"{one.ends_at:%Y-%m-%d %H:%M}", str(one.instances),
-                f"{one.hours:g}", _money(str(one.fee), one.currency, 2), _money(record["per_instance_hour"], one.currency, 4),
+                f"{float(one.hours):g}", _money(str(one.fee), one.currency, 2), _money(record["per_instance_hour"], one.currency, 4),
                 _than_on_demand(record),
             )
         )  # fmt: skip
@@ -141,7 +141,7 @@ def _record(one: CapacityBlock, catalog: Catalog) -> dict[str, Any]:
     same = quote.price is not None and quote.price.currency == one.currency
     return {
         "id": one.id, "region": one.region, "zone": one.zone, "instance_type": one.instance_type, "count": one.instances,
-        "starts_at": _utc(one.starts_at), "ends_at": _utc(one.ends_at), "hours": one.hours, "upfront": str(one.fee),
+        "starts_at": _utc(one.starts_at), "ends_at": _utc(one.ends_at), "hours": float(one.hours), "upfront": str(one.fee),
         "currency": one.currency, "per_instance_hour": str(one.per_instance_hour),
         "on_demand_per_hour": str(quote.price.amount) if same and quote.price is not None else None,
     }  # fmt: skip

@@ -45,13 +45,21 @@ def test_blocks_are_read_to_the_end_soonest_first_and_priced_per_instance_hour()
         (Decimal(1000), Decimal("20.8333333333")),
         (Decimal("1510.56"), Decimal("31.4700000000")),
     ]
-    assert found[0].zone == "use1-az2"
+    assert found[0].zone == "use1-az2" and found[0].hours == 24
     reasons = " ".join(skip.reason for skip in skipped)
     assert len(skipped) == len(bad)
     for says in ("is no price", "fee is missing", "none of us-east-1", "in which currency", "how many instances"):
         assert says in reasons
     asked = aws.asked(BLOCKS)[0]
     assert (asked["CapacityDurationHours"], asked["InstanceCount"], asked["StartDateRange"]) == (24, 2, NOW)
+
+
+def test_a_block_that_begins_at_once_is_priced_by_its_minutes() -> None:
+    aws = Aws()
+    row = block("1000", CapacityBlockDurationMinutes=19 * 60 + 12, CapacityBlockDurationHours=19)
+    aws.lay("ec2", BLOCKS, {"CapacityBlockOfferings": [row, block("960", CapacityBlockDurationMinutes=1440)]})
+    found, _ = capacity_blocks(aws.session, US_EAST_1, "p5.48xlarge", NOW, instances=2)
+    assert {one.hours: one.per_instance_hour for one in found} == {Decimal("19.2"): Decimal("26.0416666667"), 24: Decimal(20)}
 
 
 def test_a_refresh_takes_the_soonest_block_of_each_zone_for_the_types_that_are_sold_so() -> None:
