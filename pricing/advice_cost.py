@@ -37,8 +37,8 @@ class Cost(NamedTuple):
     spot: Fraction
     priced_hours: Fraction
     """Node-hours that are in the total."""
-    unpriced: tuple[str, ...]
-    """Keys (and how they are bought) without a known rate."""
+    unpriced: tuple[tuple[DemandKey, str], ...]
+    """Keys, and how they are bought, without a known rate."""
 
 
 def middle_rate(card: RateCard, key: DemandKey, purchase: str) -> Fraction | None:
@@ -51,7 +51,7 @@ def middle_rate(card: RateCard, key: DemandKey, purchase: str) -> Fraction | Non
 
 def cost_of(demand: Demand, card: RateCard, commitments: Sequence[Commitment]) -> Cost:
     """The cost of the known hours. Commitments in other currencies than USD are left out by the caller."""
-    unpriced: list[str] = []
+    unpriced: list[tuple[DemandKey, str]] = []
     spot, spot_hours = _of_market(demand, card, unpriced)
     prices: dict[DemandKey, Fraction] = {}
     for key in demand.counts:
@@ -59,7 +59,7 @@ def cost_of(demand: Demand, card: RateCard, commitments: Sequence[Commitment]) -
         if rate is not None:
             prices[key] = rate.usd_per_hour
         elif demand.committable(key).any():
-            unpriced.append(f"{key} on demand")
+            unpriced.append((key, "on_demand"))
     hours = {key: Fraction(float(demand.committable(key).sum())) for key in prices}
     active = [one for one in commitments if one.currency == "USD" and _overlaps(one, demand)]
     covered = _Covered(demand, card, prices, active).run() if active else _uncovered(prices, hours)
@@ -83,7 +83,7 @@ def _uncovered(prices: Mapping[DemandKey, Fraction], hours: Mapping[DemandKey, F
     return _Sums(Fraction(0), Fraction(0), sum((prices[key] * hours[key] for key in prices), Fraction(0)))
 
 
-def _of_market(demand: Demand, card: RateCard, unpriced: list[str]) -> tuple[Fraction, Fraction]:
+def _of_market(demand: Demand, card: RateCard, unpriced: list[tuple[DemandKey, str]]) -> tuple[Fraction, Fraction]:
     """What is known to run on spot or in capacity blocks."""
     total, hours = Fraction(0), Fraction(0)
     for key, parts in demand.bought.items():
@@ -93,7 +93,7 @@ def _of_market(demand: Demand, card: RateCard, unpriced: list[str]) -> tuple[Fra
             ran = Fraction(float(parts[purchase][demand.known].sum()))
             rate = middle_rate(card, key, purchase)
             if rate is None:
-                unpriced += [f"{key} ({purchase})"] if ran else []
+                unpriced += [(key, purchase)] if ran else []
             else:
                 total, hours = total + rate * ran, hours + ran
     return total, hours

@@ -89,7 +89,15 @@ def _spend(case: Case) -> tuple[Fraction | None, list[str]]:
     if not case.demand.known_hours:
         return None, []
     cost = cost_of(case.demand, case.card, case.terms.commitments)
-    notes = [f"{what} has no known price: it is in no saving and in no cost." for what in cost.unpriced]
+    notes = [unpriced_note(case, key, purchase) for key, purchase in cost.unpriced]
     if not cost.priced_hours and not cost.committed:
         return None, notes
     return cost.total * HOURS_PER_MONTH / case.demand.known_hours, notes
+
+
+def unpriced_note(case: Case, key: DemandKey, purchase: str) -> str:
+    """Why some of the demand is in no figure."""
+    why_not = getattr(case.card, "why_not", None)
+    reason = why_not(key, purchase) if why_not is not None else None
+    what = f"{key} ({purchase.replace('_', ' ')}) has no known price: it is in no saving and in no cost."
+    return f"{what} {reason.rstrip('.')}." if reason else what

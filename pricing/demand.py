@@ -17,6 +17,7 @@ import numpy as np
 from pricing.calendar import EPOCH
 
 if TYPE_CHECKING:
+    from pricing.catalog import Catalog
     from pricing.ledger import Ledger
 
 HOURS_PER_DAY = 24
@@ -150,6 +151,22 @@ def from_ledger(ledger: Ledger, start_ms: int, end_ms: int) -> Demand:
     from pricing import demand_ledger
 
     return demand_ledger.from_ledger(ledger, start_ms, end_ms)
+
+
+def with_clouds(demand: Demand, catalog: Catalog) -> Demand:
+    """Keys without a cloud get the only cloud that has their type; others stay as they are."""
+    from pricing.catalog import CLOUDS
+
+    counts: dict[DemandKey, np.ndarray] = {}
+    bought: dict[DemandKey, dict[str, np.ndarray]] = {}
+    for key, part in demand.counts.items():
+        having = [cloud for cloud in CLOUDS if catalog.instance(cloud, key.instance_type) is not None]
+        told = key._replace(cloud=having[0]) if key.cloud is None and len(having) == 1 else key
+        counts[told] = counts[told] + part if told in counts else part
+        for buy, of in demand.bought.get(key, {}).items():
+            before = bought.setdefault(told, {}).get(buy)
+            bought[told][buy] = of if before is None else before + of
+    return replace(demand, counts=counts, bought=bought)
 
 
 def gap_notes(name: str, first: int, known: np.ndarray) -> list[str]:

@@ -126,6 +126,10 @@ class CatalogCard:
         used = [exchange.used(currency, "USD") for currency in sorted(self._converted)]
         return (*used, *(f"{count} prices are in no advice. {why}." for why, count in sorted(self._untold.items())))
 
+    def why_not(self, key: DemandKey, purchase: str) -> str | None:
+        """Why no rate is known, where the catalog tells."""
+        return self._catalog.quote(self.cloud_of(key), key.region, None, key.instance_type, purchase).reason
+
     def cloud_of(self, key: DemandKey) -> str | None:
         """The key's cloud, or the only one that has the type."""
         if key.cloud is not None:

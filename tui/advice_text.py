@@ -1,0 +1,340 @@
+"""Advice as the command shows it: the ranked list, the evidence card, the comparisons, and the JSON record.
+
+Invariant: readable at 80 columns; outside text is cleaned; a figure that is not known is `–`, and what is partial is marked.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from pricing.advice import Action, Advice, Call, Case, cents
+from tui import format as fmt
+
+if TYPE_CHECKING:
+    from pricing.advice_judge import Judgement, Verdict
+    from pricing.what_if import Pair
+
+NARROWEST = 60
+LISTED = 12
+"""How many entries of a list in the evidence are shown."""
+
+
+def money(amount: Fraction | None, *, whole: bool = True) -> str:
+    """`$1,234`, below 100 (or not `whole`) with cents."""
+    if amount is None:
+        return fmt.UNKNOWN
+    sign = "-" if amount < 0 else ""
+    if whole and abs(amount) >= 100:
+        return f"{sign}${round(abs(amount)):,}"
+    return f"{sign}${abs(cents(amount)):,}"
+
+
+def span(low: Fraction, high: Fraction) -> str:
+    return money(low) if low == high else f"{money(low)} to {money(high)}"
+
+
+# --- the record ----------------------------------------------------------------------------------------------------------
+
+
+def record(advice: Advice, case: Case, actions: Sequence[Action] | None = None) -> dict[str, Any]:
+    """For `--json`."""
+    shown = advice.actions if actions is None else actions
+    places = {id(action): place for place, action in enumerate(advice.actions)}
+    return {
+        "actions": [_action_record(advice, action, places[id(action)]) for action in shown],
+        "together": {
+            "ranks": [place + 1 for place in advice.together],
+            "saving_per_month": str(cents(advice.saving_per_month)),
+            "saving_range": [str(cents(end)) for end in advice.saving_range],
+        },
+        "spend_per_month": None if advice.spend_per_month is None else str(cents(advice.spend_per_month)),
+        "currency": "USD",
+        "from": case.demand.start.isoformat().replace("+00:00", "Z"),
+        "to": case.demand.end.isoformat().replace("+00:00", "Z"),
+        "known_hours": case.demand.known_hours,
+        "hours": case.demand.hours,
+        "partial": advice.partial,
+        "notes": list(advice.notes),
+    }
+
+
+def _action_record(advice: Advice, action: Action, place: int) -> dict[str, Any]:
+    return {
+        "kind": action.kind,
+        "what": action.what,
+        "saving_per_month": str(cents(action.saving_per_month)),
+        "saving_range": [str(cents(end)) for end in action.saving_range],
+        "evidence": plain(action.evidence),
+        "break_even": plain(action.break_even),
+        "risks": list(action.risks),
+        "how": list(action.how),
+        "rank": place + 1,
+        "partial": action.partial,
+        "counted_in_total": place in advice.together,
+        "not_together_with": [other + 1 for other in advice.overlaps[place]],
+        "calls": [call_record(call) for call in action.calls],
+    }
+
+
+def call_record(call: Call) -> dict[str, Any]:
+    return {
+        "service": call.service, "region": call.region, "operation": call.operation, "parameters": plain(call.parameters),
+        "note": call.note or None,
+    }  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """What JSON has: fractions to decimal text, numpy numbers to Python's, dates to ISO."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, Fraction):
+        return str(cents(value)) if value.denominator != 1 else str(value.numerator)
+    if isinstance(value, str) or value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Sequence | set | frozenset):
+        return [plain(part) for part in value]
+    if hasattr(value, "item"):
+        return plain(value.item())
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+# --- the list ------------------------------------------------------------------------------------------------------------
+
+
+def listing(advice: Advice, case: Case, most: int, width: int) -> Iterator[str]:
+    """The ranked list, what adds up, and how to read on."""
+    yield from wrapped(headline(advice, case), width)
+    if not advice.actions:
+        return
+    yield ""
+    shown = advice.actions[:most]
+    ranks = [f"{place + 1}{'*' if place in advice.together else ''}" for place in range(len(shown))]
+    saves = [money(action.saving_per_month) + ("~" if action.partial else "") for action in shown]
+    ranges = [span(*action.saving_range) for action in shown]
+    heads = ("#", "KIND", "SAVES/MONTH", "RANGE")
+    kinds = [action.kind.replace("capacity_block", "block") for action in shown]
+    columns = (ranks, kinds, saves, ranges)
+    widths = [max(len(head), *map(len, column)) for head, column in zip(heads, columns, strict=True)]
+    indent = sum(widths) + 2 * len(widths)
+    stacked = width - indent < 30
+    yield _row(heads, widths, "" if stacked else "WHAT")
+    for place, action in enumerate(shown):
+        cells = [column[place] for column in columns]
+        room = width - 4 if stacked else width - indent
+        lines = textwrap.wrap(fmt.clean(action.what), room) or [""]
+        if stacked:
+            yield _row(cells, widths, "")
+            yield from ("    " + line for line in lines)
+        else:
+            yield _row(cells, widths, lines[0])
+            yield from (" " * indent + line for line in lines[1:])
+    yield ""
+    yield from _footer(advice, len(shown), width)
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], what: str) -> str:
+    sides = (str.ljust, str.ljust, str.rjust, str.rjust)
+    parts = [side(cell, size) for side, cell, size in zip(sides, cells, widths, strict=True)]
+    return "  ".join((*parts, what)).rstrip()
+
+
+def headline(advice: Advice, case: Case) -> str:
+    demand = case.demand
+    spend = "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
+    hours = f"{demand.known_hours:,} of {demand.hours:,} h" if demand.known_hours != demand.hours else f"{demand.hours:,} h"
+    nodes = "" if case.fleet is None else f", {sum(node.running for node in case.fleet.nodes):,} nodes running"
+    first = f"{demand.start:%Y-%m-%d} to {demand.end:%Y-%m-%d} ({hours}, {len(demand.counts)} types and places{nodes}): {spend}."
+    if advice.actions:
+        return first
+    return f"{first} No advice: nothing that is known to save money was found{' in what is known' if advice.partial else ''}."
+
+
+def _footer(advice: Advice, shown: int, width: int) -> Iterator[str]:
+    total = f"* Together {money(advice.saving_per_month)} a month ({span(*advice.saving_range)})"
+    if advice.spend_per_month:
+        total += f", {100 * float(advice.saving_per_month / advice.spend_per_month):.0f} % of the spend"
+    left = [place for place in range(len(advice.actions)) if place not in advice.together]
+    if left:
+        total += f"; {_which(left, advice)} would save on the same nodes or hours and is not added"
+    yield from wrapped(f"{total}.", width, "  ")
+    if any(action.partial for action in advice.actions[:shown]):
+        yield from wrapped("~ rests in part on what is not known: `rackrate advise show N` says on what.", width, "  ")
+    if len(advice.actions) > shown:
+        yield from wrapped(f"({len(advice.actions) - shown} more: --top {len(advice.actions)})", width, "  ")
+    yield from wrapped("The evidence of each: rackrate advise show N (with the same options).", width, "  ")
+
+
+def _which(places: Sequence[int], advice: Advice) -> str:
+    told = ", ".join(str(place + 1) for place in places[:8]) + (" and others" if len(places) > 8 else "")
+    return f"what {told} tells"
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(fmt.clean(text), max(NARROWEST, width), subsequent_indent=indent, break_long_words=False) or [""]
+
+
+# --- the card -------------------------------------------------------------------------------------------------------------
+
+
+def card(advice: Advice, place: int, width: int) -> Iterator[str]:
+    """All about one action."""
+    action = advice.actions[place]
+    yield from wrapped(f"{place + 1}. {action.what}", width, "   ")
+    yield from wrapped(f"   saves {money(action.saving_per_month, whole=False)} a month ({span(*action.saving_range)})", width, "   ")
+    if action.partial:
+        yield "   partial: some of what it rests on is not known (see below)"
+    if others := advice.overlaps[place]:
+        told = ", ".join(str(other + 1) for other in others[:12])
+        yield from wrapped(f"   not to be added to: {told} (the same nodes or hours, or one of several ways)", width, "   ")
+    yield ""
+    yield "Evidence"
+    yield from facts(action.evidence, width)
+    yield ""
+    yield "Break-even"
+    yield from facts(action.break_even, width) if action.break_even else iter(("  it costs nothing",))
+    yield ""
+    yield "What would make it wrong"
+    for risk in action.risks:
+        yield from (f"  {line}" for line in wrapped(f"- {risk}", width - 2, "  "))
+    yield ""
+    yield "How"
+    for command in action.how:
+        yield f"  {fmt.clean(command)}"
+    for call in action.calls:
+        yield from call_lines(call, width)
+
+
+def facts(evidence: Mapping[str, Any], width: int) -> Iterator[str]:
+    """`key: value`, lists of records as one line each."""
+    size = min(28, max((len(key) for key in evidence), default=0))
+    for key, value in evidence.items():
+        if isinstance(value, Sequence) and not isinstance(value, str) and value and isinstance(value[0], Mapping):
+            yield f"  {fmt.clean(key.replace('_', ' '))}"
+            for entry in value[:LISTED]:
+                told = ", ".join(f"{name.replace('_', ' ')} {_value(part)}" for name, part in entry.items() if part not in (None, ""))
+                yield from (f"    {line}" for line in wrapped(told, width - 4, "  "))
+            if len(value) > LISTED:
+                yield f"    and {len(value) - LISTED} more (--json has all)"
+            continue
+        title = fmt.clean(key.replace("_", " ")).ljust(size)
+        yield from (f"  {line}" for line in wrapped(f"{title}  {_value(value)}", width - 2, " " * (size + 2)))
+
+
+def _value(value: Any) -> str:
+    value = plain(value)
+    if value is None or value == "":
+        return fmt.UNKNOWN
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_value(part)}" for key, part in value.items()) or fmt.UNKNOWN
+    if isinstance(value, list):
+        told = ", ".join(_value(part) for part in value[:LISTED])
+        return told + (f" and {len(value) - LISTED} more" if len(value) > LISTED else "") or fmt.UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}" if isinstance(value, float) else fmt.clean(str(value))
+
+
+def call_lines(call: Call, width: int) -> Iterator[str]:
+    """The boto3 call."""
+    yield f"  boto3 {call.service} {call.region} {call.operation}"
+    for name, value in call.parameters.items():
+        yield from (f"    {line}" for line in wrapped(f"{name} = {plain(value)!r}", width - 4, "  "))
+    if call.note:
+        yield from (f"    {line}" for line in wrapped(f"({call.note})", width - 4, " "))
+
+
+# --- what-if and judgement ---------------------------------------------------------------------------------------------------
+
+
+def comparison(now: Advice, then: Advice, pairs: Sequence[Pair], changes: Sequence[str], most: int, width: int) -> Iterator[str]:
+    """Both sides, one piece of advice a line."""
+    for line in changes:
+        yield from wrapped(f"What if: {line}", width, "  ")
+    yield ""
+    rows = [("a month now", now.spend_per_month, then.spend_per_month), ("advice together", now.saving_per_month, then.saving_per_month)]
+    cells = [(name, money(one), money(other), _change(one, other)) for name, one, other in rows]
+    for pair in pairs[:most]:
+        action = pair.then or pair.now
+        assert action is not None  # noqa: S101 - a pair has one of the two
+        one, other = (None if side is None else side.saving_per_month for side in pair)
+        cells.append((f"{action.kind}: {fmt.clean(action.what)}", money(one), money(other), _change(one or Fraction(0), other or Fraction(0))))
+    widths = [max(len(head), *(len(cell[place]) for cell in cells)) for place, head in ((1, "AS IT IS"), (2, "WHAT IF"), (3, "CHANGE"))]
+    room = max(24, width - sum(widths) - 6)
+    yield "  ".join(["".ljust(room), *(head.rjust(size) for head, size in zip(("AS IT IS", "WHAT IF", "CHANGE"), widths, strict=True))])
+    for name, *figures in cells:
+        lines = textwrap.wrap(name, room) or [""]
+        yield "  ".join([lines[0].ljust(room), *(figure.rjust(size) for figure, size in zip(figures, widths, strict=True))]).rstrip()
+        yield from (f"  {line}" for line in lines[1:])
+    if len(pairs) > most:
+        yield f"({len(pairs) - most} more: --top {len(pairs)})"
+
+
+def _change(one: Fraction | None, other: Fraction | None) -> str:
+    if one is None or other is None:
+        return fmt.UNKNOWN
+    return ("+" if other > one else "") + money(other - one)
+
+
+def comparison_record(pairs: Sequence[Pair], changes: Sequence[str]) -> dict[str, Any]:
+    return {
+        "changes": list(changes),
+        "pairs": [
+            {
+                "kind": (pair.now or pair.then).kind,  # type: ignore[union-attr]
+                "what": None if pair.now is None else pair.now.what,
+                "what_if": None if pair.then is None else pair.then.what,
+                "saving_per_month": None if pair.now is None else str(cents(pair.now.saving_per_month)),
+                "saving_per_month_what_if": None if pair.then is None else str(cents(pair.then.saving_per_month)),
+            }
+            for pair in pairs
+        ],
+    }
+
+
+def judgement(found: Judgement, width: int) -> Iterator[str]:
+    """What became of the advised purchases."""
+    later = found.later
+    yield from wrapped(
+        f"Judged on {later.start:%Y-%m-%d %H:00} to {later.end:%Y-%m-%d %H:00} UTC ({later.known_hours:,} h), which the advice did not see:",
+        width,
+    )
+    without, total = found.without.total, found.with_advice.total
+    yield f"  without the advice      {money(without, whole=False):>16}"
+    yield f"  with it                 {money(total, whole=False):>16}"
+    yield f"  saved                   {money(without - total, whole=False):>16}  ({_percent(without - total, without)})"
+    told = f"{money(found.together.advised, whole=False):>16}  ({span(*found.together.advised_range)})"
+    yield f"  promised for that long  {told}"
+    if found.hindsight is not None:
+        yield f"  best in hindsight       {money(found.hindsight, whole=False):>16}  (the best numbers of the same commitments)"
+    for one in found.single:
+        used = fmt.UNKNOWN if one.used_ratio is None else f"{100 * one.used_ratio:.1f} %"
+        text = f"- {one.name}: saved {money(one.realised)} of {money(one.advised)} promised; {used} of it was used"
+        yield from (f"  {line}" for line in wrapped(text, width - 2, "  "))
+
+
+def _percent(part: Fraction, whole: Fraction) -> str:
+    return fmt.UNKNOWN if not whole else f"{100 * float(part / whole):.1f} % of it"
+
+
+def judgement_record(found: Judgement) -> dict[str, Any]:
+    def told(one: Verdict) -> dict[str, Any]:
+        return {
+            "what": one.name, "promised": str(cents(one.advised)), "promised_range": [str(cents(end)) for end in one.advised_range],
+            "realised": str(cents(one.realised)), "used_ratio": one.used_ratio,
+        }  # fmt: skip
+
+    return {
+        "from": found.later.start.isoformat().replace("+00:00", "Z"),
+        "to": found.later.end.isoformat().replace("+00:00", "Z"),
+        "known_hours": found.later.known_hours,
+        "cost_without": str(cents(found.without.total)),
+        "cost_with": str(cents(found.with_advice.total)),
+        "best_in_hindsight": None if found.hindsight is None else str(cents(found.hindsight)),
+        "together": told(found.together),
+        "actions": [told(one) for one in found.single],
+        "partial": bool(found.later.partial or found.without.unpriced),
+        "notes": [*found.later.notes, *(f"{key} ({purchase}) has no known price" for key, purchase in found.without.unpriced)],
+    }
