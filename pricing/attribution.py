@@ -12,17 +12,17 @@ Days of a closed month that lie wholly in the range are told as they were closed
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from pricing import calendar, charges, closed, garbage, grouping
+from pricing.alike import alike
 from pricing.books import Books
 from pricing.errors import BadRange
 from pricing.ledger import Ledger
 from pricing.ledger_merge import HOUR_MS
-from pricing.ledger_totals import cut_notes, extent, totals
+from pricing.ledger_totals import Sums, cut_notes, extent
 from pricing.money import PerHour
 from pricing.price_steps import PriceBook
 from pricing.rates import Catalog, Pricing, Rates
@@ -82,8 +82,10 @@ def attribute(
         if known is not None:
             stretches = list(_stretches(keys, *_widened(known, pricing.terms, until, past), start, end, tz))
             cut = cut_notes(connection, _live_edges(past, stretches))
-            for stretch in stretches:
-                _add(books, connection, past, stretch, calendar.milliseconds(until))
+            with alike(connection, books) as together:
+                sums = Sums(connection, together)
+                for stretch in stretches:
+                    _add(books, sums, past, stretch, calendar.milliseconds(until))
         for day, charge in past.adjustments(rates, tz):
             books.charge(day, charge)
     return Report(
@@ -168,20 +170,23 @@ def _live_edges(past: closed.Past, stretches: Sequence[_Stretch]) -> Iterator[in
                 yield from (piece.starts_ms, piece.ends_ms)
 
 
-def _add(books: Books, connection: sqlite3.Connection, past: closed.Past, stretch: _Stretch, until_ms: int) -> None:
+def _add(books: Books, sums: Sums, past: closed.Past, stretch: _Stretch, until_ms: int) -> None:
     """One stretch: closed days as they were closed, the rest as the rows and prices are now."""
     for piece in past.pieces(stretch.starts_ms, stretch.ends_ms):
         if piece.closed:
-            past.add(books, connection, stretch.label, piece)
+            past.add(books, sums.connection, stretch.label, piece)
             continue
-        add_live(books, connection, stretch.label, piece.starts_ms, piece.ends_ms, until_ms)
+        _add_live(books, sums, stretch.label, piece.starts_ms, piece.ends_ms, until_ms)
 
 
-def add_live(books: Books, connection: sqlite3.Connection, label: str, starts_ms: int, ends_ms: int, until_ms: int) -> None:
+def _add_live(books: Books, sums: Sums, label: str, starts_ms: int, ends_ms: int, until_ms: int) -> None:
     """What the rows and prices say of [starts_ms, ends_ms); what is owed without rows counts until `until_ms`."""
     for epoch, among in books.rates.passes(starts_ms, ends_ms):
         books.begin(epoch)
-        for total in totals(connection, epoch.starts_ms, epoch.ends_ms, among):
+        for total in sums.of(epoch.starts_ms, epoch.ends_ms, among):
             books.add(label, total)
-    for charge in charges.charges(books.rates, connection, starts_ms, min(ends_ms, until_ms)):
+    for epoch, total in books.rates.freed(sums.connection, starts_ms, ends_ms):
+        books.begin(epoch)
+        books.add(label, total)
+    for charge in charges.charges(books.rates, sums.connection, starts_ms, min(ends_ms, until_ms)):
         books.charge(label, charge)

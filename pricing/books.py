@@ -234,13 +234,13 @@ class Books:
         self.rates = rates
         self.unpriced: defaultdict[tuple[int, bool, str], int] = defaultdict(int)
         """(placement, host, reason of a closed month or empty) -> share x ms without a price."""
-        self._keys = keys
+        self.keys = keys
         self._day = keys.index("day") if "day" in keys else None
         self._groups: defaultdict[tuple[str, ...], _Group] = defaultdict(_Group)
         self._known: dict[tuple[int, int, int], tuple[tuple[str | None, ...], int, bool]] = {}
         self._alike: dict[tuple[int, int, object], tuple[tuple[str | None, ...], int, bool]] = {}
         asked = [place for place, key in enumerate(Holder._fields) if key in keys]
-        self._names: Callable[[Holder], object] = itemgetter(*asked) if asked else bool
+        self.names: Callable[[Holder], object] = itemgetter(*asked) if asked else bool
         """What of a holder the keys tell apart: thousands of jobs may be one group."""
         self._rates: dict[Rate, int] = {}
         self._epoch = Epoch(-1, 0, 0)
@@ -273,9 +273,9 @@ class Books:
 
     def charge(self, day: str, charge: Charge) -> None:
         if charge.placement_id is None:
-            labels = grouping.facts_labels(self._keys, charge.facts, charge.label)
+            labels = grouping.facts_labels(self.keys, charge.facts, charge.label)
         else:
-            labels = grouping.labels(self._keys, self.rates.placements[charge.placement_id], charge.label)
+            labels = grouping.labels(self.keys, self.rates.placements[charge.placement_id], charge.label)
         group = self._groups[self._dated(labels, day)]
         if group.charges is None:
             group.charges = []
@@ -293,7 +293,7 @@ class Books:
         """(labels, cost part, whether it is of a whole host)."""
         found = self._known.get(total[:3])
         if found is None:
-            names = self._names(self.rates.holders[total.holder_id]) if total.kind == HELD else None
+            names = self.names(self.rates.holders[total.holder_id]) if total.kind == HELD else None
             alike = (total.placement_id, total.kind, names)
             found = self._alike.get(alike)
             if found is None:
@@ -309,7 +309,7 @@ class Books:
             holder = self.rates.holders[total.holder_id]
         elif host and column == 0:
             holder = grouping.HOST
-        return grouping.labels(self._keys, placed, holder), column, host
+        return grouping.labels(self.keys, placed, holder), column, host
 
     def column(self, total: Total) -> int:
         """Place of its cost in `COST_PARTS`."""

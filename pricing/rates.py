@@ -14,20 +14,22 @@ from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple
 
-from pricing import calendar, coverage, price_steps, sheets
+from pricing import calendar, coverage, interrupted, price_steps, sheets
 from pricing.grouping import Holder
 from pricing.ledger_dictionary import read_placements
 from pricing.ledger_merge import HOUR_MS
-from pricing.ledger_totals import Among
+from pricing.ledger_totals import Among, Total, totals
 from pricing.money import PerHour
 from pricing.price_steps import PriceBook
 from pricing.report import SHARE_MS_PER_HOUR
 from pricing.sheets import Catalog, Key, Sheet, Sheets
 from pricing.terms import Terms
-from pricing.usage import Placed
+from pricing.usage import KINDS, Placed
 
 __all__ = ["Catalog", "Epoch", "Pricing", "Rate", "Rates"]
 
+_NOTHING = Fraction(0)
+_HOST = KINDS.index("host")
 _NO_GPUS = sheets.unknown("Its agent reports GPUs in use but says that it has none; is the agent of another version?")
 
 
@@ -48,6 +50,12 @@ class Rate(NamedTuple):
     contracted: Fraction | None
     paid: tuple[Paid, ...] = ()
     """What of `effective` owned commitments pay."""
+
+
+FREE = Rate(_NOTHING, _NOTHING, _NOTHING)
+"""Of time that the cloud does not bill."""
+_FREE = -2
+"""Number of an epoch in which what is added up costs nothing."""
 
 
 class Epoch(NamedTuple):
@@ -83,6 +91,8 @@ class Rates:
         self._sheets = Sheets(pricing.catalog, pricing.prices, pricing.currency, pricing.terms, pricing.book, hours)
         self.coverage = coverage.apply(connection, self.placements, self._sheets, *span) if covered else coverage.Coverage()
         self._edges = self._changes()
+        self._free = interrupted.free_time(connection, self.placements, pricing.terms.rules)
+        self._span = span
         self._divided: dict[tuple[Key, int], tuple[int, Rate | None]] = {}
 
     def _changes(self) -> list[int]:
@@ -107,6 +117,21 @@ class Rates:
         yield Epoch(-1, starts_ms, ends_ms), Among(ids, within=False)
         yield from ((epoch, Among(ids, within=True)) for epoch in self.epochs(starts_ms, ends_ms))
 
+    def freed(self, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Total]]:
+        """What is to be added beside the passes for time that a cloud does not bill: away at its rate, and here at none."""
+        for id in self._free:
+            only = Among(json.dumps([id]), within=True)
+            for free in self._freed(id, starts_ms, ends_ms):
+                for epoch in self.epochs(max(starts_ms, free.starts_ms), min(ends_ms, free.ends_ms)):
+                    for total in totals(connection, epoch.starts_ms, epoch.ends_ms, only):
+                        if self.rate(id, host=total.kind == _HOST, epoch=epoch) is not None:
+                            yield epoch, total.negative()
+                            yield epoch._replace(number=_FREE), total
+
+    def _freed(self, placement_id: int, starts_ms: int, ends_ms: int) -> list[interrupted.Free]:
+        """What of a stretch the placement's cloud does not bill."""
+        return [one for one in self._free.get(placement_id, ()) if one.starts_ms < ends_ms and one.ends_ms > starts_ms]
+
     def epochs(self, starts_ms: int, ends_ms: int) -> Iterator[Epoch]:
         """[starts_ms, ends_ms) cut where a rate changes."""
         place = bisect_right(self._edges, starts_ms)
@@ -118,6 +143,8 @@ class Rates:
 
     def rate(self, placement_id: int, *, host: bool, epoch: Epoch) -> Rate | None:
         """The rate of a placement in an epoch; None if its price is not known."""
+        if epoch.number == _FREE:
+            return FREE
         placed = self.placements[placement_id]
         sheet, parties = self._sheet(placed, host), _parties(placed, host)
         number = epoch.number if sheet.varies else 0
@@ -125,6 +152,11 @@ class Rates:
         if found is None or found[0] != number:
             found = self._divided[sheet.key, parties] = number, _rate(sheet, parties, epoch.starts_ms // HOUR_MS)
         return found[1]
+
+    def always_priced(self, placement_id: int) -> bool:
+        """Whether each moment has a price, of the whole node and of its GPUs."""
+        placed = self.placements[placement_id]
+        return placed.gpu_count > 0 and all(price is not None for _, price in self._sheets.of(placed).contracted)
 
     def lacks_gpus(self, placed: Placed) -> bool:
         """Whether the instance type has GPUs, so that a node of it that shows none has lost its driver."""
@@ -153,7 +185,11 @@ class Rates:
         """Which exchange rates were used, and which commitments could not be told in the report's currency."""
         exchange = self.pricing.terms.exchange
         used = [exchange.used(currency, self.pricing.currency) for currency in sorted(self._sheets.converted)]
-        return (*used, *self.coverage.notes, *self._untold())
+        return (*used, *self.coverage.notes, *self._untold(), *self.free_notes(*self._span))
+
+    def free_notes(self, starts_ms: int, ends_ms: int) -> tuple[str, ...]:
+        """What of a stretch costs nothing because a cloud took the node back."""
+        return tuple(dict.fromkeys(free.note for id in self._free for free in self._freed(id, starts_ms, ends_ms)))
 
     def _untold(self) -> Iterator[str]:
         """Monthly items that no exchange rate turns into the report's currency."""
@@ -167,6 +203,10 @@ class Rates:
         """What one unit of `currency` is in the report's at a moment; None without a rate."""
         steps = self.pricing.terms.exchange.steps(currency, self.pricing.currency)
         return None if steps is None else price_steps.value_at(steps, at_ms)
+
+    def is_free(self, placement_id: int, at_ms: int) -> bool:
+        """Whether the cloud does not bill the node for that moment."""
+        return bool(self._freed(placement_id, at_ms, at_ms + 1))
 
     def node_price(self, placement_id: int, at_ms: int) -> tuple[Fraction | None, Fraction | None]:
         """(list, contracted) price per hour of the whole node in the hour that holds a moment."""
