@@ -65,12 +65,11 @@ def _worth(placements: Mapping[int, int], holders: Mapping[int, int]) -> bool:
 
 @contextlib.contextmanager
 def _table(connection: sqlite3.Connection, name: str, ones: Mapping[int, int]) -> Iterator[None]:
+    """After an error it goes with the transaction."""
     connection.execute(f"CREATE TEMP TABLE {name} (id INTEGER PRIMARY KEY, one INTEGER NOT NULL)")
-    try:
-        connection.executemany(f"INSERT INTO temp.{name} VALUES (?, ?)", ones.items())
-        yield
-    finally:
-        connection.execute(f"DROP TABLE temp.{name}")
+    connection.executemany(f"INSERT INTO temp.{name} VALUES (?, ?)", ones.items())
+    yield
+    connection.execute(f"DROP TABLE temp.{name}")
 
 
 def _placements(books: Books) -> dict[int, int]:
