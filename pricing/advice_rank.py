@@ -100,4 +100,4 @@ def unpriced_note(case: Case, key: DemandKey, purchase: str) -> str:
     why_not = getattr(case.card, "why_not", None)
     reason = why_not(key, purchase) if why_not is not None else None
     what = f"{key} ({purchase.replace('_', ' ')}) has no known price: it is in no saving and in no cost."
-    return f"{what} {reason.rstrip('.')}." if reason else what
+    return f"{what} {reason.partition(';')[0].rstrip('.')}." if reason else what
