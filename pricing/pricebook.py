@@ -65,15 +65,18 @@ class PriceBook(SqliteFile, Questions):
             with super()._transaction(begin) as connection:
                 yield connection
 
-    def put(self, prices: Iterable[Price], now: datetime, *, judge: Judge | None = None, accept: bool = False) -> PutResult:
+    def put(
+        self, prices: Iterable[Price], now: datetime, *, judge: Judge | None = None, accept: bool = False, dated: bool = False
+    ) -> PutResult:
         """Takes prices in any order; what does not look right is refused or held back with a sentence.
 
-        `accept` takes what would be held back. The same prices again change nothing but the time of their last sight.
+        `accept` takes what would be held back. `dated`: they are of a list of a day gone by, which is their `fetched_at`:
+        they never take the place of what was seen after it. The same prices again change nothing but the time of their last sight.
         """
         if judge is None:
             judge = self._judge = self._judge or Judge.shipped()
         with self.writing() as connection:
-            return Put(connection, judge, milliseconds(now), accept).take(prices)
+            return Put(connection, judge, milliseconds(now), accept, dated=dated).take(prices)
 
     def keep_resume(self, cloud: str, wanted: str, token: str | None, now: datetime) -> None:
         """Notes where a refresh stands; None: it is done, at `now`."""

@@ -3,6 +3,7 @@
 Invariant: a row is written for each change that a source tells; a price that is only seen again moves the time of its last
 sight. In whatever order prices come, each moment has the price that was told for it.
 A change that looks wrong is kept aside until a later fetch says it again, or until it is accepted.
+A list of a day gone by adds to the history before what was seen later, and never takes its place.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ class PutResult(NamedTuple):
 class Put:
     """One put, inside one write transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, judge: Judge, now_ms: int, accept: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, judge: Judge, now_ms: int, accept: bool, *, dated: bool = False
+    ) -> None:
         self._connection = connection
         self._judge = judge
         self._now_ms = now_ms
         self._accept = accept
+        self._dated = dated
         self._sources = {text: id for id, text in sources(connection).items()}
         self._ids: dict[Key, int] = {}
         self._had: set[Key] = set()
@@ -77,12 +81,28 @@ class Put:
         before = in_force(self._connection, ident, row.valid_ms)
         if self._told.setdefault((key, row.valid_ms), row.value) != row.value:
             self._refused.append((price, f"{self._judge.name(price)} was given twice, with two prices; the first was kept."))
+        elif self._dated and before is not None and before.last_ms > row.last_ms:
+            self._before_newer(price, key, ident, row, before)
         elif before is not None and before.value == row.value:
             self._see_again(ident, before, row)
         elif before is not None and before.valid_ms == row.valid_ms and before.last_ms > row.last_ms:
             self._refused.append((price, f"{self._judge.name(price)} is older than what is kept, which corrected it."))
         else:
             self._judged(price, key, ident, row, before)
+
+    def _before_newer(self, price: Price, key: Key, ident: int, row: Row, before: Row) -> None:
+        """Of an old list, where a later one told of the same time: what was seen later stays in force from its sight on."""
+        if before.value == row.value or before.valid_ms == row.valid_ms:
+            self._counts["unchanged"] += 1
+        elif before.first_ms <= row.last_ms:
+            name = self._judge.name(price)
+            self._refused.append((price, f"{name} was seen with another price both before and after this list; that is kept."))
+        else:
+            self._judged(price, key, ident, row, before)
+            after = following(self._connection, ident, row.valid_ms)
+            taken = in_force(self._connection, ident, row.valid_ms) != before
+            if taken and (after is None or after.valid_ms > before.first_ms):
+                self._insert(ident, before._replace(valid_ms=before.first_ms))
 
     def _judged(self, price: Price, key: Key, ident: int, row: Row, before: Row | None) -> None:
         last = before or following(self._connection, ident, row.valid_ms)

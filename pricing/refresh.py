@@ -150,7 +150,7 @@ class _Fetch:
 
     def _put(self, prices: Sequence[Price]) -> PutResult:
         try:
-            return self._book.put(prices, self._now, accept=self._accept)
+            return self._book.put(prices, self._now, accept=self._accept, dated=self._wanted.as_of is not None)
         except PriceBookError:
             raise
         except Exception as error:  # noqa: BLE001 - a row that breaks the put is found and left out
@@ -160,6 +160,9 @@ class _Fetch:
         return self._put(prices[:half]).plus(self._put(prices[half:]))
 
     def _note(self, outcome: str, fault: str | None) -> None:
+        """Of today's prices; a list of a day gone by makes none of them newer."""
+        if self._wanted.as_of is not None:
+            return
         counts = self._result
         with contextlib.suppress(PriceBookError):
             self._book.note_refresh(
@@ -179,4 +182,5 @@ class _Fetch:
 def kind_of(wanted: Wanted) -> str:
     """What was asked for, as a text: only a refresh of the same can go on from another's place."""
     types = "all" if wanted.instance_types is None else ",".join(sorted(wanted.instance_types))
-    return f"{','.join(wanted.regions)} | {types} | {','.join(wanted.purchases)}"
+    dated = "" if wanted.as_of is None else f" | as of {wanted.as_of:%Y-%m-%d}"
+    return f"{','.join(wanted.regions)} | {types} | {','.join(wanted.purchases)}{dated}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 ACTIONS = ("refresh", "history", "import", "owned", "scores", "blocks")
@@ -20,6 +21,9 @@ EPILOG = """also:
 """
 REFRESH_EPILOG = """aws uses the credentials of boto3's own chain. azure needs none. gcp needs RACKRATE_GCP_API_KEY, alibaba
 ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET. Without them the prices that ship serve.
+
+--as-of DATE brings the on-demand and reserved prices that AWS published then: reports of that time take them, and
+no newer price is replaced. --buy capacity_block also brings the soonest block of each zone and type.
 
 A price that does not look right never replaces a good one: it is refused with the reason, or held back until it is seen
 again. exit codes: 0 all is there, 1 nothing is, 4 some was refused, failed or interrupted (the next refresh goes on there)
@@ -111,8 +115,13 @@ def _add_refresh(commands: Any, command: Add, json: Callable[[argparse.ArgumentP
     refresh.add_argument("--region", action="append", default=[], metavar="R", help="only there (may be repeated)")
     refresh.add_argument("--type", action="append", default=[], metavar="T", help="only this instance type (may be repeated)")
     refresh.add_argument(
-        "--buy", action="append", default=[], metavar="OPTION", help="only this purchase option (may be repeated)"
+        "--buy", action="append", default=[], metavar="OPTION",
+        help="only this purchase option (may be repeated); capacity_block, one question a type and region, only so",
     )
+    refresh.add_argument(
+        "--as-of", type=_day, metavar="DATE",
+        help="AWS's price lists of a day gone by, as history; needs --region, for each is a file of up to some hundred MB",
+    )  # fmt: skip
     refresh.add_argument("--accept", action="store_true", help="take also prices that changed more than is believable")
     refresh.add_argument("--every", type=_hours, metavar="HOURS", help="refresh again and again, until it is interrupted")
     json(refresh)
@@ -139,6 +148,17 @@ def _block_hours(text: str) -> int:
             f"{text}: blocks are of whole days up to 14 (24, 48, ... 336 hours), then of whole weeks up to 26; try {near}"
         )
     return hours
+
+
+def _day(text: str) -> datetime:
+    """The midnight (UTC) of a day that is over."""
+    try:
+        day = datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no date: write one like 2026-03-01") from None
+    if day > datetime.now(UTC) - timedelta(days=1):
+        raise argparse.ArgumentTypeError(f"{text} is not over yet: without --as-of, today's prices are brought")
+    return day
 
 
 def _days(text: str) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tui.errors import WrongUsage
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pricing.sources.aws_session import AwsSession
 
 CLOUDS = ("aws", "azure", "gcp", "alibaba")
+LINES_TOLD = 50_000
 ANSWER_FOR_ALL = ("azure", "gcp")
 """Clouds whose one answer holds all regions, also those that nobody here has heard of."""
 PURCHASES = ("on_demand", "spot", "reserved_1y", "reserved_3y", "savings_plan_1y", "savings_plan_3y")
@@ -65,6 +66,25 @@ def _clock() -> datetime:
     from datetime import UTC
 
     return datetime.now(UTC)
+
+
+def dated_lists(day: datetime, stack: contextlib.ExitStack, on_lines: Callable[[str, int], None]) -> Source:
+    """AWS's price lists of a day gone by. `on_lines` is told how many lines of a file (its address) have been read."""
+    from pricing.sources.aws_price_files import AwsPriceFiles, open_https
+
+    @contextlib.contextmanager
+    def opened(url: str) -> Iterator[Iterator[str]]:
+        with open_https(url) as lines:
+            yield _counted(lines, lambda count: on_lines(url, count))
+
+    return AwsPriceFiles(stack.enter_context(aws_session()), day, day + timedelta(hours=12), opened)
+
+
+def _counted(lines: Iterable[str], told: Callable[[int], None]) -> Iterator[str]:
+    for count, line in enumerate(lines):
+        if count % LINES_TOLD == 0:
+            told(count)
+        yield line
 
 
 def wanted(

@@ -93,6 +93,8 @@ class Wanted(NamedTuple):
     """History from here on (UTC), where the source keeps one; None: as far back as it goes."""
     resume: str | None = None
     """`Progress.resume` of a fetch that was stopped: starts after what that one had yielded."""
+    as_of: datetime | None = None
+    """A day gone by, of whose published list the prices are to be; None: today's."""
 
 
 class Skipped(NamedTuple):

@@ -48,7 +48,10 @@ NEEDED = {
 
 
 class AwsPriceFiles:
-    """`pricing.sources.Source` of the price lists in force on `effective`. `now` is when they are fetched."""
+    """`pricing.sources.Source` of the price lists in force on `effective`.
+
+    `now` is when their prices count as seen: on that day, for a list of a day gone by tells nothing of today.
+    """
 
     name = "aws price files"
     cloud = "aws"

@@ -102,20 +102,46 @@ def _refresh_once(context: Context, arguments: argparse.Namespace) -> ExitCode:
     purchases = [option.strip().lower() for option in arguments.buy]
     if unknown := [option for option in purchases if option not in PURCHASES]:
         raise WrongUsage(f"--buy {fmt.clean(unknown[0])}: there are {', '.join(PURCHASES)}.")
+    if arguments.as_of is not None:
+        clouds, purchases = _of_dated(arguments, clouds, purchases)
     now, catalog = datetime.now(UTC), Catalog.embedded()
     with contextlib.ExitStack() as stack:
         book = stack.enter_context(context.open_prices())
+        line = stack.enter_context(live_line())
+        if arguments.as_of is not None:
+            sources = [price_sources.dated_lists(arguments.as_of, stack, partial(_tell_lines, line))]
+        else:
+            sources = price_sources.sources(list(dict.fromkeys(clouds)), catalog, now, stack)
         work = []
-        for source in price_sources.sources(list(dict.fromkeys(clouds)), catalog, now, stack):
+        for source in sources:
             wanted = price_sources.wanted(source.cloud, catalog, arguments.region, arguments.type, purchases)
             if wanted is not None:
-                work.append((source, wanted))
+                work.append((source, wanted._replace(as_of=arguments.as_of)))
         if not work:
             raise WrongUsage(f"none of {', '.join(clouds)} has an instance type {', '.join(map(fmt.clean, arguments.type))}.")
-        line = stack.enter_context(live_line())
         summary = refresh(book, work, now, partial(_tell, line), accept=arguments.accept)
     print_json(_summary_record(summary)) if arguments.json else _print_summary(summary)
     return _verdict(summary, named=bool(arguments.cloud))
+
+
+def _of_dated(arguments: argparse.Namespace, clouds: list[str], purchases: list[str]) -> tuple[list[str], list[str]]:
+    """What dated lists there are: of AWS, a region at a time, with on-demand and reserved prices."""
+    from pricing.sources.aws_price_list import PURCHASES
+
+    if arguments.cloud and set(clouds) != {"aws"}:
+        raise WrongUsage("--as-of: only AWS publishes price lists of days gone by; leave out --cloud, or name aws.")
+    if not arguments.region:
+        raise WrongUsage("--as-of: name the regions (--region us-east-1); each list is a file of up to some hundred MB.")
+    if arguments.every is not None:
+        raise WrongUsage("--as-of and --every: a list of a day gone by does not change.")
+    if foreign := [option for option in purchases if option not in PURCHASES]:
+        raise WrongUsage(f"--as-of: the lists hold no {fmt.clean(foreign[0])} prices, only {', '.join(sorted(PURCHASES))}.")
+    return ["aws"], purchases or sorted(PURCHASES)
+
+
+def _tell_lines(line: LiveLine, url: str, count: int) -> None:
+    name = url.partition("?")[0].rstrip("/").rpartition("/")[2] or "price list"
+    line.tell(f"aws: reading {name}", f", {count:,} lines")
 
 
 def _tell(line: LiveLine, cloud: str, progress: Any, result: Any) -> None:
