@@ -101,7 +101,7 @@ def speed_of(workload: Workload, gpu: Gpu, precision: str, part: float, used: in
     if own is not None:
         rate = float(own.samples_per_second) / own.gpus * part
         efficiency = rate * flops / (peak * part) if flops and peak else None
-        return Speed(rate, "measured", efficiency, peak, f"measured: {own.source}", own.gpus)
+        return Speed(rate, "measured", efficiency, peak, own.source, own.gpus)
     if peak is None:
         return f"no peak figure of the {gpu.model} in {precision} is at hand: a [[measured]] throughput would do"
     base = None if workload.assumed.efficiency is not None else _scaled(workload, gpu, precision)
@@ -163,10 +163,11 @@ def _scaled(workload: Workload, gpu: Gpu, precision: str) -> tuple[float, str] |
             continue
         ratio, words = _ratio(gpu, precision, base, measured_in)
         vector, other = precision == "fp32" or not gpu.matrix, measured_in == "fp32" or not base.matrix
-        rank = (measured_in != precision, vector != other, abs(log(ratio)), one.gpus, place)
+        peaks = (gpu.flops[precision] or 0.0) / (base.flops[measured_in] or 1.0)
+        rank = (measured_in != precision, vector != other, abs(log(peaks)), one.gpus, place)
         if best is None or rank < best[0]:
             rate = float(one.samples_per_second) / one.gpus * ratio
-            best = (rank, rate, f"scaled from the {one.gpu_model} by {words} ({one.source})")
+            best = (rank, rate, f"from the {one.gpu_model} by {words} ({one.source})")
     return None if best is None else (best[1], best[2])
 
 

@@ -25,6 +25,8 @@ from pricing.planner_workload import Assumed, Data
 GB = 10**9
 ASSUMED_NETWORK = 5e9 / 8
 """Bytes per second between a node and its object store, where its cloud tells no network: 5 Gbit/s."""
+MOST_OF_A_NODE = 100e9 / 8
+"""Bytes per second that one node gets from storage at most: 100 Gbit/s, whatever its network to other nodes is."""
 CACHE_SHARE = 0.5
 """Of a node's memory, as a cache of the data."""
 CACHE_BYTES_PER_SECOND = 10e9
@@ -103,6 +105,12 @@ def row_of(table: Iterable[Tier], cloud: str, tier: str) -> Tier | None:
     return next((one for one in table if one.cloud == cloud and one.tier == tier), None)
 
 
+def node_network(wiring: Wiring, assumed: Assumed) -> float:
+    """Bytes per second between one node and its object store; EFA and InfiniBand do not carry all of it."""
+    rate = (wiring.network_bytes_per_second or ASSUMED_NETWORK) * float(assumed.network_efficiency)
+    return min(rate, MOST_OF_A_NODE)
+
+
 class Site(NamedTuple):
     """What the tiers are judged against: the data, the nodes and how fast the GPUs would read."""
 
@@ -115,9 +123,8 @@ class Site(NamedTuple):
 
     @property
     def node_network(self) -> float:
-        """Bytes per second of one node to its object store."""
-        rate = self.wiring.network_bytes_per_second or ASSUMED_NETWORK
-        return rate * float(self.assumed.network_efficiency)
+        """Bytes per second of one node to storage; at most MOST_OF_A_NODE."""
+        return node_network(self.wiring, self.assumed)
 
     @property
     def memory_share(self) -> float:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pricing.planner_candidates import Candidate
 from pricing.planner_spot import MOST_INTERVAL_SECONDS, interval
-from pricing.planner_storage import CLOUD_TO_CLOUD, Site, Storage
+from pricing.planner_storage import CLOUD_TO_CLOUD, Site, Storage, node_network
 from pricing.planner_workload import Workload
 
 HOST_BYTES_PER_SECOND = 10e9
@@ -120,9 +120,7 @@ def _checkpoint(
     if checkpoint is None:
         return 0.0, MOST_INTERVAL_SECONDS
     size = float(checkpoint.size_bytes)
-    network = Site(
-        workload.data, candidate.shape, candidate.wiring, candidate.nodes, 0.0, workload.assumed  # type: ignore[arg-type]
-    ).node_network  # fmt: skip
+    network = node_network(candidate.wiring, workload.assumed)
     rate = min(network, storage.tier_bytes_per_second) if storage and storage.tier == "shared" else network
     written = size / rate
     wait = min(written, size / HOST_BYTES_PER_SECOND) if checkpoint.asynchronous else written

@@ -51,10 +51,36 @@ def _add_advise(commands: Any, command: Add, json: Json) -> None:
     json(advise)
 
 
+PLAN_EPILOG = """examples:
+  rackrate plan --examples                             the workloads that ship with the program
+  rackrate plan image-classifier                       plan one of them
+  rackrate plan WORKLOAD.toml --what-if cheaper.toml   side by side with changed prices, deadline or anything else
+
+A workload is a TOML file; the examples show every usual key. exit codes: 0 planned, 1 nothing fits or is in time, 2 a
+fault in the file
+"""
+
+
 def _add_plan(commands: Any, command: Add, json: Json) -> None:
     plan = command(commands, "plan", "plan:plan", "which hardware for a workload: time and money")
-    plan.add_argument("workload", metavar="WORKLOAD.toml", help="or the name of an example: see --examples")
+    plan.epilog, plan.formatter_class = PLAN_EPILOG, argparse.RawDescriptionHelpFormatter
+    plan.add_argument("workload", nargs="?", metavar="WORKLOAD.toml", help="or the name of an example: see --examples")
+    plan.add_argument("--examples", action="store_true", help="list the workloads that ship with the program")
+    plan.add_argument(
+        "--what-if", action="append", default=[], metavar="FILE", help="keys that change, as TOML; may be given more than once"
+    )
+    plan.add_argument("--top", type=_at_least_one, default=10, metavar="N", help="rows of the table (default 10)")
+    plan.add_argument("--all", action="store_true", help="every option, and why the other instance types do not fit")
+    plan.add_argument("--all-places", action="store_true", help="every region and zone, not the cheapest of each type alone")
+    plan.add_argument("--terms", metavar="FILE", help="discounts and exchange rates (default: terms.toml)")
     json(plan)
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: it must be at least 1")
+    return number
 
 
 def _add_backtest_spot(kinds: Any, command: Add, json: Json) -> None:
