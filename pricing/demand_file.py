@@ -110,7 +110,7 @@ class _UsageReader:
             early, late = (self._line_of(hour) for hour in (first, last))
             raise AdviceFileError(
                 f"{self._file}: row {early} is of {hour_text(first)} and row {late} of {hour_text(last)}, "
-                f"{(last - first) // 8766} years apart: is a year mistyped?"
+                f"{round((last - first) / 8766)} years apart: is a year mistyped?"
             )
         return self._built(first, last - first + 1, notes)
 
