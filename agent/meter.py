@@ -24,7 +24,10 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from agent import wire
 from agent.errors import StateDirectoryError
@@ -32,6 +35,7 @@ from agent.meter_claims import Claim, checked, claimed_tenure, tenure_now
 from agent.meter_clock import MeterClock, Tick
 from agent.meter_driver import inventory_known, reading_age_ms
 from agent.meter_holders import UNREADABLE
+from agent.meter_interruptions import Interruptions
 from agent.meter_placement import PlacementRef, placement_facts, refines
 from agent.meter_store import Kept, MeterStore
 from agent.meter_track import Stretch, Track, merge
@@ -77,6 +81,8 @@ class Meter:
         self._lock = threading.RLock()
         self._restored = store.kept()
         self._placement = store.placement()
+        self._interruptions = Interruptions(store.interruptions())
+        self._booted_at: datetime | None = None
         self._instance_type = self._placement and self._placement.facts.instance_type
         self._tracks: dict[str | None, Track] = {}
         self._retired: list[Kept] = []
@@ -153,8 +159,11 @@ class Meter:
             else:
                 self._start(sample, info, tick.at_ms)
             self._at_ms = self._observed_ms = tick.at_ms
+            if sample.host is not None and sample.host.boot_at is not None:
+                self._booted_at = sample.host.boot_at
             if self._started:
                 self._enter(sample, info)
+                self._interruptions.measured(tick.at_ms, info.boot_id, self._booted_at)
                 self._write_if_due()
 
     def claim(self, claims: Mapping[str, tuple[Claim, ...]], *, at_ms: int | None = None) -> None:
@@ -179,16 +188,35 @@ class Meter:
                 if uuid is not None and track.seen is not None and track.tenure.measured:
                     track.enter(claimed_tenure(track.seen, given.get(uuid, ()), self._projects), track.placement)
 
+    def notice(self, notice: wire.Notice) -> None:
+        """The cloud told something: that it ends this node is written down at once. See `meter_interruptions`."""
+        with self._lock:
+            if not self._closed:
+                self._interruptions.take(notice, self._booted_at, None if self._info is None else self._info.boot_id)
+                self._keep_interruptions()
+
+    def _keep_interruptions(self) -> None:
+        if self._interruptions.dirty:
+            try:
+                self._store.keep_interruptions(self._interruptions.changes())
+            except StateDirectoryError as error:
+                self._report(f"an interruption cannot be written now and waits in memory: {error}")
+            else:
+                self._interruptions.written()
+
     def usage(self, after: int = 0, limit: int = 1000) -> wire.UsagePage:
         """The written rows with a sequence above `after`, at most `limit` (1 to 10,000). StateDirectoryError: unreadable."""
         with self._lock:
             if self._problem is None and self._batching():
                 self.flush()
-            return self._store.page(self._node, max(0, after), min(max(1, limit), LARGEST_PAGE))
+            page = self._store.page(self._node, max(0, after), min(max(1, limit), LARGEST_PAGE))
+            told = tuple(self._interruptions.told())
+            return msgspec.structs.replace(page, interruptions=told) if told else page
 
     def flush(self) -> None:
         """Writes the finished rows, in one transaction. What cannot be written stays, and `problem` says why."""
         with self._lock:
+            self._keep_interruptions()
             if not self._rows and not self._retired:
                 return
             try:
@@ -273,6 +301,8 @@ class Meter:
         """`sample` None: nothing was read at the end of it."""
         until = tick.at_ms if tick.stepped_from_ms is None else tick.stepped_from_ms
         stalled = until - self._observed_ms > self._stall_ms
+        if stalled:
+            self._interruptions.suspended()
         read = sample is not None and reading_age_ms(sample) <= OLD_READING_MS
         gpus = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None and read else {}
         for uuid, track in self._tracks.items():

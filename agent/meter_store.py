@@ -25,6 +25,7 @@ from typing import NamedTuple
 from agent import wire
 from agent.errors import StateDirectoryError, StateFull, StateLocked, StateTooNew
 from agent.meter_holders import Holder
+from agent.meter_interruptions import Taken
 from agent.meter_placement import PlacementRef, decode_facts, encode_facts
 from agent.meter_track import Stretch
 
@@ -46,6 +47,11 @@ MIGRATIONS: tuple[str, ...] = (
         gpu INTEGER NOT NULL, kind INTEGER NOT NULL, reason TEXT, holder INTEGER NOT NULL,
         share INTEGER NOT NULL CHECK (share BETWEEN 1 AND 1000000), utilization INTEGER,
         energy_mj INTEGER, energy_source INTEGER, placement INTEGER NOT NULL);
+    """,
+    """
+    CREATE TABLE interruption (
+        number INTEGER PRIMARY KEY, cloud TEXT NOT NULL, kind TEXT NOT NULL, noticed_ms INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL, booted_ms INTEGER, boot TEXT, withdrawn INTEGER NOT NULL);
     """,
 )
 HOST_UUID = ""
@@ -127,6 +133,17 @@ class MeterStore:
                 "SELECT id, facts FROM placement WHERE id = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'placement')"
             ).fetchone()
         return None if row is None else PlacementRef(decode_facts(row[1], 0), row[0])
+
+    def interruptions(self) -> list[Taken]:
+        """The cloud's announcements that it ends this node."""
+        with self._translated():
+            rows = self._db.execute("SELECT * FROM interruption ORDER BY number").fetchall()
+        return [Taken(*row[:-1], withdrawn=bool(row[-1])) for row in rows]
+
+    def keep_interruptions(self, changed: Iterable[Taken]) -> None:
+        """Writes these, at once."""
+        with self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO interruption VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changed)
 
     def append(self, rows: Sequence[Stretch], kept: Iterable[Kept], placement: PlacementRef | None) -> None:
         """Writes rows, gives them the next sequences, and notes where each GPU stands: all or nothing."""

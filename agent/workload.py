@@ -25,6 +25,7 @@ class Workload:
 
     def __init__(self, config: AgentConfig, node: str, agent: NodeAgent, meter: Meter) -> None:
         self._agent = agent
+        self._meter = meter
         self._jobs = _open_jobs(config, node, agent, meter) if config.jobs.enabled else None
         self._asks_cloud = config.node.metadata and config.simulate is None
         self._watch: NoticeWatch | None = None
@@ -58,6 +59,7 @@ class Workload:
             self._loop.call_soon_threadsafe(self._take, notice)
 
     def _take(self, notice: wire.Notice) -> None:
+        self._meter.notice(notice)
         in_force = self._watch.current if self._watch is not None else None
         self._agent.set_notice(in_force or notice)
 

@@ -64,7 +64,7 @@ def _minimums(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends
     terms = rates.pricing.terms
     for placement_id, first, last in placement_spans(connection, starts_ms, ends_ms):
         placed = rates.placements[placement_id]
-        if placed.cloud in (None, "on_premises"):
+        if placed.cloud in (None, "on_premises") or rates.is_free(placement_id, last - 1):
             continue
         rule = billing.rule_for(placed.cloud, placed.purchase, terms.rules)
         seconds = Fraction(last - first, 1000)

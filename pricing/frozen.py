@@ -10,6 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple
@@ -17,9 +18,9 @@ from typing import NamedTuple
 from pricing import calendar, charges
 from pricing.books import HOST, Books, Charge
 from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY
-from pricing.ledger_totals import totals
+from pricing.ledger_totals import Total, totals
 from pricing.price_steps import Steps
-from pricing.rates import Rate, Rates
+from pricing.rates import Epoch, Rate, Rates
 
 _DAY_MS = HOURS_PER_DAY * HOUR_MS
 
@@ -36,15 +37,21 @@ def frozen(connection: sqlite3.Connection, rates: Rates, starts_ms: int, ends_ms
     """A stretch as the rows and the prices tell it now."""
     books = Books((), rates)
     found: dict[tuple[int, int, int, Rate | None, int], list[int | None]] = {}
-    for epoch, among in rates.passes(starts_ms, ends_ms):
-        for total in totals(connection, epoch.starts_ms, epoch.ends_ms, among):
-            rate = rates.rate(total.placement_id, host=total.kind == HOST, epoch=epoch)
-            amounts = found.setdefault((*total[:3], rate, books.column(total)), [0, 0, 0, None])
-            for place, amount in enumerate(total[3:6]):
-                amounts[place] += amount  # type: ignore[operator]
-            if total.energy_mj is not None:
-                amounts[3] = (amounts[3] or 0) + total.energy_mj
+    for epoch, total in _all(connection, rates, starts_ms, ends_ms):
+        rate = rates.rate(total.placement_id, host=total.kind == HOST, epoch=epoch)
+        amounts = found.setdefault((*total[:3], rate, books.column(total)), [0, 0, 0, None])
+        for place, amount in enumerate(total[3:6]):
+            amounts[place] += amount  # type: ignore[operator]
+        if total.energy_mj is not None:
+            amounts[3] = (amounts[3] or 0) + total.energy_mj
+    found = {place: amounts for place, amounts in found.items() if amounts[0]}
     return Frozen(found, list(charges.charges(rates, connection, starts_ms, ends_ms)))
+
+
+def _all(connection: sqlite3.Connection, rates: Rates, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Total]]:
+    for epoch, among in rates.passes(starts_ms, ends_ms):
+        yield from ((epoch, total) for total in totals(connection, epoch.starts_ms, epoch.ends_ms, among))
+    yield from rates.freed(connection, starts_ms, ends_ms)
 
 
 def costs_of(what: Frozen) -> dict[str, Fraction]:
@@ -105,6 +112,7 @@ def price_print(connection: sqlite3.Connection, rates: Rates, starts_ms: int, en
     )
     exchange = sorted((name, _clipped(steps, starts_ms, ends_ms)) for name, steps in terms.exchange.usd.items())
     said = repr((sheets, sorted(map(repr, owned)), exchange, terms.count_minimum, terms.count_minimum and terms.rules))
+    said += "".join(rates.free_notes(starts_ms, ends_ms))  # none: the same print as before there were any
     return hashlib.sha256(said.encode()).hexdigest()
 
 

@@ -29,7 +29,7 @@ from pricing.ledger_merge import (
     sums_of,
 )
 from pricing.sqlite_file import SqliteFile, identity, upgrade, write_ahead
-from pricing.usage import WHOLE_SHARE, Placed, Usage
+from pricing.usage import WHOLE_SHARE, Interruption, Placed, Usage
 
 
 class Taken(NamedTuple):
@@ -124,15 +124,18 @@ class Ledger(SqliteFile):
         *,
         last_sequence: int | None = None,
         noticed_at: datetime | None = None,
+        interruptions: Sequence[Interruption] = (),
     ) -> Taken:
         """Takes one page of an agent: rows in order without holes; those that are known already are skipped.
 
         `first_sequence` is the oldest row that the agent still keeps: older ones that were never taken are recorded
-        as a gap. `last_sequence` is the agent's newest (for `check`), `noticed_at` the time to note with a gap.
+        as a gap. `last_sequence` is the agent's newest (for `check`), `noticed_at` the time to note with a gap;
+        `interruptions` are what the record tells now of them.
         Raises LedgerError for a page that cannot be right; then nothing of it was taken.
         """
         with self.writing() as connection:
             page = _Page(connection, node, meter)
+            page.names.interruptions(page.meter_id, interruptions)
             return page.take(rows, placements, first_sequence, last_sequence, noticed_at)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from pricing.ledger_merge import Ids
-from pricing.usage import ENERGY_SOURCES, KINDS, Owned, Placed, Usage
+from pricing.usage import ENERGY_SOURCES, KINDS, Interruption, Owned, Placed, Usage
 
 
 class Dictionary:
@@ -60,6 +60,14 @@ class Dictionary:
             [(meter_id, *_placement_record(placed)) for placed in placements if placed.number in needed],
         )
         return dict(self._connection.execute("SELECT number, id FROM placements WHERE meter_id = ?", (meter_id,)))
+
+    def interruptions(self, meter_id: int, told: Iterable[Interruption]) -> None:
+        """What a record tells of its interruptions: new ones, and what became of those that are known."""
+        self._connection.executemany(
+            "INSERT INTO interruptions VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET noticed_ms = excluded.noticed_ms,"
+            " at_ms = excluded.at_ms, booted_ms = excluded.booted_ms, withdrawn = excluded.withdrawn",
+            [(meter_id, *one) for one in told],
+        )
 
     def _holder(self, user: str | None, project: str | None, job: str | None) -> int:
         key = json.dumps((user, project, job))

@@ -14,7 +14,7 @@ from pricing import closed_schema
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x5252_4C31
 """`RRL1` in the file's header: tells a ledger from any other SQLite file."""
 
@@ -73,6 +73,14 @@ _TABLES_3 = (
         agent_rows INTEGER NOT NULL)""",
 )
 
+# What clouds announced: that they end a node. One that was withdrawn stays, so that it is not taken for news again.
+_TABLES_4 = (
+    """CREATE TABLE interruptions (
+        meter_id INTEGER NOT NULL REFERENCES meters, number INTEGER NOT NULL, cloud TEXT NOT NULL, kind TEXT NOT NULL,
+        noticed_ms INTEGER NOT NULL, at_ms INTEGER NOT NULL, booted_ms INTEGER, withdrawn INTEGER NOT NULL,
+        PRIMARY KEY (meter_id, number)) WITHOUT ROWID""",
+)
+
 
 def _first(db: Database) -> None:
     for statement in _TABLES_1:
@@ -89,6 +97,11 @@ def _roll_ups(db: Database) -> None:
         db.execute(statement)
 
 
+def _interruptions(db: Database) -> None:
+    for statement in _TABLES_4:
+        db.execute(statement)
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Brings the ledger up to `SCHEMA_VERSION`; the caller holds the write transaction, so it is all or nothing."""
     import sqlite_utils
@@ -98,6 +111,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     steps(name="0001_first")(_first)
     steps(name="0002_closed_months")(_closed_months)
     steps(name="0003_roll_ups")(_roll_ups)
+    steps(name="0004_interruptions")(_interruptions)
     steps.apply(sqlite_utils.Database(connection, execute_plugins=False))
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (program_version(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

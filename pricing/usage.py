@@ -65,3 +65,18 @@ class Placed(NamedTuple):
     """GPUs that share the node's price; 0 for a node without."""
     gpu_model: str | None = None
     tags: Mapping[str, str] = {}
+
+
+class Interruption(NamedTuple):
+    """A cloud announced that it ends a node. `number` is the agent's own, unique within one meter."""
+
+    number: int
+    cloud: str
+    kind: str
+    noticed_ms: int
+    at_ms: int
+    """When it ends."""
+    booted_ms: int | None
+    """When the machine that ends had started; None if that is not known."""
+    withdrawn: bool = False
+    """It did not happen."""

@@ -21,7 +21,7 @@ from pricing.errors import (
     PricingError,
 )
 from pricing.ledger import Ledger, Taken
-from pricing.usage import WHOLE_SHARE, Owned, Placed, Usage
+from pricing.usage import WHOLE_SHARE, Interruption, Owned, Placed, Usage
 from tui.errors import RackrateError
 
 PAGE_ROWS = 5_000
@@ -167,6 +167,7 @@ def _take(ledger: Ledger, page: wire.UsagePage, noticed_at: datetime) -> Taken:
         page.first_sequence,
         last_sequence=page.last_sequence,
         noticed_at=noticed_at,
+        interruptions=[interruption(one) for one in page.interruptions],
     )
 
 
@@ -205,6 +206,18 @@ def _millionths(row: wire.UsageRow) -> int:
     if millionths != int(millionths):
         raise LedgerError(f"node {row.node}: row {row.sequence} has a share of more than six places ({row.share}).")
     return int(millionths)
+
+
+def interruption(told: wire.Interruption) -> Interruption:
+    """What a cloud announced, as the ledger keeps it."""
+    return Interruption(
+        told.number, told.cloud, told.kind, _floor(told.noticed_at), _floor(told.at),
+        None if told.booted_at is None else _floor(told.booted_at), told.withdrawn,
+    )  # fmt: skip
+
+
+def _floor(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MILLISECOND
 
 
 def placed(placement: wire.Placement) -> Placed:

@@ -60,6 +60,7 @@ from agent.wire.node import Sample as Sample
 from agent.wire.node import SensorReport as SensorReport
 from agent.wire.node import THROTTLE_REASONS as THROTTLE_REASONS
 from agent.wire.usage import EnergySource as EnergySource
+from agent.wire.usage import Interruption as Interruption
 from agent.wire.usage import Placement as Placement
 from agent.wire.usage import UsageKind as UsageKind
 from agent.wire.usage import UsagePage as UsagePage

@@ -65,6 +65,22 @@ class Placement(Message, kw_only=True):
     tags: dict[str, str] = {}
 
 
+class Interruption(Message, kw_only=True):
+    """The cloud announced that it ends this node: not its user did. `number` counts up per meter; a later page may tell
+    the same one anew, with another time, or as withdrawn."""
+
+    number: int
+    cloud: str
+    kind: Literal["terminate", "stop", "hibernate"]
+    noticed_at: datetime
+    at: datetime
+    """When it ends, as announced; without a time, when it was noticed."""
+    booted_at: datetime | None = None
+    """When the machine that ends had started."""
+    withdrawn: bool = False
+    """The cloud took it back, or the node simply went on running."""
+
+
 class UsagePage(Message, kw_only=True):
     """`GET /v1/usage?after=SEQ&limit=N`: rows with a sequence above `after`, in order, and the placements they name."""
 
@@ -77,3 +93,5 @@ class UsagePage(Message, kw_only=True):
     """The newest row that exists now; equal to the last row's sequence when the page is complete. 0: no row yet."""
     first_sequence: int = 1
     """The oldest row that is still kept."""
+    interruptions: tuple[Interruption, ...] = ()
+    """All of this record, on every page: they are few."""

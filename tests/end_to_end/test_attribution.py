@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pricing.catalog import Catalog
 from pricing.ledger import Ledger
 from pricing.report import Report
 from tests.support.fake_nvml.state import PRESETS, G
+from tests.support.imds import metadata_service
 from tests.support.job_agent import JobAgent, usage_rows, wait_for
 from tests.support.nvml import compiler
 from tui.clients import client_factory
@@ -116,3 +118,39 @@ def test_tenants_of_one_gpu_cost_one_gpu_and_each_is_as_busy_as_he_is(agent: Job
         by_user = assert_whole_hour_adds_up(ledger, taken(ledger, agent))
     costs = {row.keys[0]: row.allocated_cost for row in by_user.rows}
     assert costs["root"] == costs["nobody"] == by_user.totals.allocated_cost / 2 and by_user.totals.idle_cost == 0
+
+
+def test_a_spot_node_that_ec2_takes_back_in_its_first_hour_costs_nothing_and_later_what_it_ran(tmp_path: Path) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=90)
+    with metadata_service("ec2") as service, Ledger.open(":memory:") as ledger:
+        agent = JobAgent(tmp_path, gpus=1, node="", environment={"RACKRATE_EC2_METADATA_URL": service.url})
+        try:
+            agent.start()
+            wait_for(lambda: len(usage_rows(agent)) >= 2)
+            synced(agent, ledger)
+            assert cost_of(ledger)[0] and interruptions(ledger) == []
+            service.values["spot/instance-action"] = json.dumps({"action": "terminate", "time": f"{at:%Y-%m-%dT%H:%M:%SZ}"})
+            wait_for(lambda: agent.http.get("/v1/usage").json().get("interruptions"))
+            synced(agent, ledger)
+        finally:
+            agent.close()
+        ((cloud, kind, at_ms, booted_ms),) = interruptions(ledger)
+        assert (cloud, kind, at_ms) == ("aws", "terminate", int(at.timestamp()) * 1000)
+        for minutes in (59, 61):  # as if this machine had been started so long before
+            with ledger.writing() as connection:
+                connection.execute("UPDATE interruptions SET booted_ms = ?", (at_ms - minutes * 60_000,))
+            cost, notes = cost_of(ledger)
+            assert (cost == 0) == (minutes < 60) == any("is not billed" in note for note in notes)
+        assert booted_ms < at_ms and ledger.check() == []
+
+
+def interruptions(ledger: Ledger) -> list[tuple[object, ...]]:
+    with ledger.reading() as connection:
+        return connection.execute("SELECT cloud, kind, at_ms, booted_ms FROM interruptions WHERE NOT withdrawn").fetchall()
+
+
+def cost_of(ledger: Ledger) -> tuple[Fraction | None, tuple[str, ...]]:
+    """Of the hour around now, and what the report notes."""
+    now = datetime.now(UTC)
+    found = report(ledger, now - timedelta(hours=1), now + timedelta(hours=1))
+    return found.totals.total_cost, found.notes
