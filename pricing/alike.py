@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from pricing import grouping
 from pricing.books import Books
 from pricing.rates import Rates
+from pricing.sqlite_file import temporary
 from pricing.usage import Placed
 
 FEW = 50
@@ -53,7 +54,7 @@ def alike(connection: sqlite3.Connection, books: Books) -> Iterator[Alike | None
     if len(placements) < FEW or gpus > _GPU_DAYS or not _worth(placements, holders):
         yield None
         return
-    with _table(connection, "alike_placements", placements), _table(connection, "alike_holders", holders):
+    with temporary(connection, "alike_placements", placements), temporary(connection, "alike_holders", holders):
         yield Alike(max(holders, default=0) + 1, _GPU_DAYS // gpus)
 
 
@@ -61,15 +62,6 @@ def _worth(placements: Mapping[int, int], holders: Mapping[int, int]) -> bool:
     """Joining and sorting in SQL pays off where few numbers come out."""
     few = len(set(holders.values())) <= max(_FEW_HOLDERS, len(holders) // 4)
     return few and len(set(placements.values())) * 4 <= len(placements)
-
-
-@contextlib.contextmanager
-def _table(connection: sqlite3.Connection, name: str, ones: Mapping[int, int]) -> Iterator[None]:
-    """After an error it goes with the transaction."""
-    connection.execute(f"CREATE TEMP TABLE {name} (id INTEGER PRIMARY KEY, one INTEGER NOT NULL)")
-    connection.executemany(f"INSERT INTO temp.{name} VALUES (?, ?)", ones.items())
-    yield
-    connection.execute(f"DROP TABLE temp.{name}")
 
 
 def _placements(books: Books) -> dict[int, int]:

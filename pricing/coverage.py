@@ -17,7 +17,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from pricing import owned, price_steps
-from pricing.ledger_merge import HOUR_MS
+from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY
+from pricing.sqlite_file import temporary
 from pricing.owned import Commitment, Demand
 from pricing.price_steps import Steps
 from pricing.report import SHARE_MS_PER_HOUR
@@ -97,22 +98,29 @@ class _Application:
 
     def _hours(self, first: int, last: int) -> Iterator[tuple[int, dict[tuple[Key, int], int]]]:
         """Every hour with what ran in it: (sheet, parties) -> share x ms."""
-        rows = self._connection.execute(
-            "SELECT at, placement_id, kind, SUM(share_ms) FROM hours WHERE at >= ? AND at < ?"
-            " GROUP BY at, placement_id, kind = ?",
-            (first, last, HOST),
-        )
-        due = first
-        for hour, same in groupby(rows, key=itemgetter(0)):
-            yield from ((empty, {}) for empty in range(due, hour))
-            demand: defaultdict[tuple[Key, int], int] = defaultdict(int)
-            for _, placement_id, kind, share_ms in same:
-                sheet = self._of.get(placement_id)
-                if sheet is not None:
-                    demand[sheet.key, 1 if kind == HOST else self._parties[placement_id]] += share_ms
-            yield hour, demand
-            due = hour + 1
-        yield from ((empty, {}) for empty in range(due, last))
+        kinds = {id: (sheet.key, self._parties[id]) for id, sheet in self._of.items()}
+        ones: dict[tuple[Key, int], int] = {}
+        alike = {id: ones.setdefault(kind, id) for id, kind in kinds.items()}
+        with temporary(self._connection, "covered", alike):
+            due = first
+            for hour, same in groupby(self._rows(first, last), key=itemgetter(0)):
+                yield from ((empty, {}) for empty in range(due, hour))
+                demand: defaultdict[tuple[Key, int], int] = defaultdict(int)
+                for _, one, host, share_ms in same:
+                    key, parties = kinds[one]
+                    demand[key, 1 if host else parties] += share_ms
+                yield hour, demand
+                due = hour + 1
+            yield from ((empty, {}) for empty in range(due, last))
+
+    def _rows(self, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+        """(hour, placement that stands for its kind, whether of hosts, share x ms), a day at a time: a sort in memory."""
+        for begin in range(first, last, HOURS_PER_DAY):
+            yield from self._connection.execute(
+                "SELECT at, one, kind = ?, SUM(share_ms) FROM hours CROSS JOIN temp.covered ON covered.id = placement_id"
+                " WHERE at >= ? AND at < ? GROUP BY 1, 2, 3",
+                (HOST, begin, min(begin + HOURS_PER_DAY, last)),
+            )
 
     def _hour(self, hour: int, demand: Mapping[tuple[Key, int], int]) -> _Hour:
         """Most hours are like others."""

@@ -10,7 +10,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Self
 
 from pricing.ledger_faults import is_busy
@@ -70,6 +70,15 @@ class SqliteFile:
                     with contextlib.suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")
                 raise
+
+
+@contextlib.contextmanager
+def temporary(connection: sqlite3.Connection, name: str, values: Mapping[int, int]) -> Iterator[None]:
+    """The table `temp.NAME` (id, one) for the length of the context, within one transaction: after an error it goes with that."""
+    connection.execute(f"CREATE TEMP TABLE {name} (id INTEGER PRIMARY KEY, one INTEGER NOT NULL)")
+    connection.executemany(f"INSERT INTO temp.{name} VALUES (?, ?)", values.items())
+    yield
+    connection.execute(f"DROP TABLE temp.{name}")
 
 
 def identity(connection: sqlite3.Connection) -> Identity:
