@@ -6,7 +6,7 @@ rates for the same hours, and commitments owned already count on both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -36,6 +36,7 @@ class Judgement(NamedTuple):
     """What became of the advice."""
 
     later: Demand
+    bought: tuple[Commitment, ...]
     without: Cost
     with_advice: Cost
     single: tuple[Verdict, ...]
@@ -43,6 +44,13 @@ class Judgement(NamedTuple):
     together: Verdict
     hindsight: Fraction | None
     """The saving of the best numbers of the same commitments, had the later usage been known; None where that is not told."""
+    look_backs: Mapping[int, tuple[int, Fraction]]
+    """Days -> how many the clouds' rule (the quantile of these last days) would have bought, and what that would have saved."""
+
+    @property
+    def count(self) -> int:
+        """How many nodes the advised reservations are for."""
+        return sum(one.count for one in self.bought if one.kind == "reservation")
 
 
 def judge(advice: Advice, case: Case, later: Demand) -> Judgement | None:
@@ -56,7 +64,10 @@ def judge(advice: Advice, case: Case, later: Demand) -> Judgement | None:
     bought = tuple(held_from(one, later) for action in buying for one in action.buys)
     together = _verdict("together", buying, case, later, without)
     with_advice = cost_of(later, case.card, (*owned, *bought))
-    return Judgement(later, without, with_advice, single, together, _hindsight(case, later, buying))
+    return Judgement(
+        later, bought, without, with_advice, single, together, _hindsight(case, later, buying),
+        _look_backs(case, later, buying, without),
+    )  # fmt: skip
 
 
 def held_from(one: Commitment, later: Demand) -> Commitment:
@@ -125,3 +136,22 @@ def _best(case: Case, later: Demand, key: DemandKey, rate: Fraction) -> Fraction
             break  # what one more saves falls with each
         best = saved
     return best
+
+
+def _look_backs(case: Case, later: Demand, actions: Sequence[Action], without: Cost) -> dict[int, tuple[int, Fraction]]:
+    """The clouds' rule for the same commitments; nothing where other kinds are advised or some of them do not tell."""
+    told = [action.evidence.get("look_backs") for action in actions]
+    if any(len(action.buys) != 1 or action.buys[0].kind != "reservation" for action in actions):
+        return {}
+    windows = [set(one) for one in told if isinstance(one, Mapping)]
+    if len(windows) < len(actions):
+        return {}
+    found = {}
+    for days in sorted(set.intersection(*windows)):
+        counts = [int(one[days]) for one in told if isinstance(one, Mapping)]
+        bought = [
+            replace(held_from(action.buys[0], later), count=count) for action, count in zip(actions, counts, strict=True) if count
+        ]
+        cost = cost_of(later, case.card, (*case.terms.commitments, *bought))
+        found[days] = (sum(counts), without.total - cost.total)
+    return found

@@ -124,7 +124,7 @@ def listing(advice: Advice, case: Case, most: int, width: int) -> Iterator[str]:
     for place, action in enumerate(shown):
         cells = [column[place] for column in columns]
         room = width - 4 if stacked else width - indent
-        lines = textwrap.wrap(fmt.clean(action.what), room) or [""]
+        lines = _folded(fmt.clean(action.what), room) or [""]
         if stacked:
             yield _row(cells, widths, "")
             yield from ("    " + line for line in lines)
@@ -146,7 +146,8 @@ def headline(advice: Advice, case: Case) -> str:
     spend = "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
     hours = f"{demand.known_hours:,} of {demand.hours:,} h" if demand.known_hours != demand.hours else f"{demand.hours:,} h"
     nodes = "" if case.fleet is None else f", {sum(node.running for node in case.fleet.nodes):,} nodes running"
-    first = f"{demand.start:%Y-%m-%d} to {demand.end:%Y-%m-%d} ({hours}, {len(demand.counts)} types and places{nodes}): {spend}."
+    pools = f"{len(demand.counts)} pool{'' if len(demand.counts) == 1 else 's'} of nodes{nodes}"
+    first = f"{demand.start:%Y-%m-%d} to {demand.end:%Y-%m-%d} ({hours}, {pools}): {spend}."
     if advice.actions:
         return first
     return f"{first} No advice: nothing that is known to save money was found{' in what is known' if advice.partial else ''}."
@@ -173,7 +174,14 @@ def _which(places: Sequence[int], advice: Advice) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(fmt.clean(text), max(NARROWEST, width), subsequent_indent=indent, break_long_words=False) or [""]
+    return textwrap.wrap(
+        fmt.clean(text), max(NARROWEST, width), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]  # fmt: skip
+
+
+def _folded(text: str, room: int) -> list[str]:
+    """For a column: names are not cut at hyphens, but what is longer than the column is."""
+    return textwrap.wrap(text, room, break_on_hyphens=False)
 
 
 # --- the card -------------------------------------------------------------------------------------------------------------
@@ -201,10 +209,27 @@ def card(advice: Advice, place: int, width: int) -> Iterator[str]:
         yield from (f"  {line}" for line in wrapped(f"- {risk}", width - 2, "  "))
     yield ""
     yield "How"
-    for command in action.how:
-        yield f"  {fmt.clean(command)}"
+    yield from commands(action, width)
     for call in action.calls:
         yield from call_lines(call, width)
+
+
+def commands(action: Action, width: int) -> Iterator[str]:
+    """As they are typed: long ones go on in the next line, before an option."""
+    for command in action.how:
+        line = "  "
+        for part in _options(fmt.clean(command)):
+            if len(line) > 2 and len(line) + len(part) > width - 2:
+                yield f"{line.rstrip()} \\"
+                line = "      "
+            line += part
+        yield line.rstrip()
+
+
+def _options(command: str) -> list[str]:
+    """Cut before each ` --`, which is never within one word of a shell."""
+    first, *rest = command.split(" --")
+    return [f"{first} ", *(f"--{part} " for part in rest)]
 
 
 def facts(evidence: Mapping[str, Any], width: int) -> Iterator[str]:
@@ -265,7 +290,7 @@ def comparison(now: Advice, then: Advice, pairs: Sequence[Pair], changes: Sequen
     room = max(24, width - sum(widths) - 6)
     yield "  ".join(["".ljust(room), *(head.rjust(size) for head, size in zip(("AS IT IS", "WHAT IF", "CHANGE"), widths, strict=True))])
     for name, *figures in cells:
-        lines = textwrap.wrap(name, room) or [""]
+        lines = _folded(name, room) or [""]
         yield "  ".join([lines[0].ljust(room), *(figure.rjust(size) for figure, size in zip(figures, widths, strict=True))]).rstrip()
         yield from (f"  {line}" for line in lines[1:])
     if len(pairs) > most:
@@ -309,6 +334,9 @@ def judgement(found: Judgement, width: int) -> Iterator[str]:
     yield f"  promised for that long  {told}"
     if found.hindsight is not None:
         yield f"  best in hindsight       {money(found.hindsight, whole=False):>16}  (the best numbers of the same commitments)"
+    for days, (count, realised) in found.look_backs.items():
+        told = f"  look back {days} days         {money(realised, whole=False):>14}  (the clouds' rule: {count} instead of {found.count})"
+        yield told
     for one in found.single:
         used = fmt.UNKNOWN if one.used_ratio is None else f"{100 * one.used_ratio:.1f} %"
         text = f"- {one.name}: saved {money(one.realised)} of {money(one.advised)} promised; {used} of it was used"
@@ -333,6 +361,9 @@ def judgement_record(found: Judgement) -> dict[str, Any]:
         "cost_without": str(cents(found.without.total)),
         "cost_with": str(cents(found.with_advice.total)),
         "best_in_hindsight": None if found.hindsight is None else str(cents(found.hindsight)),
+        "look_backs": {
+            str(days): {"count": count, "realised": str(cents(realised))} for days, (count, realised) in found.look_backs.items()
+        },
         "together": told(found.together),
         "actions": [told(one) for one in found.single],
         "partial": bool(found.later.partial or found.without.unpriced),
