@@ -5,6 +5,7 @@ Invariant: nothing is rounded, and every sum is of the same totals whatever the 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -223,8 +224,10 @@ def _add(sums: dict[int, int], price: Fraction, amount: int) -> None:
 
 
 def _whole(sums: Mapping[int, int]) -> Fraction:
-    parts = [Fraction(numerator, denominator) for denominator, numerator in sums.items() if numerator]
-    return sum(parts[1:], parts[0]) if parts else _NOTHING
+    if not sums:
+        return _NOTHING
+    common = math.lcm(*sums)
+    return Fraction(sum(numerator * (common // denominator) for denominator, numerator in sums.items()), common)
 
 
 class Books:
@@ -243,6 +246,7 @@ class Books:
         self.names: Callable[[Holder], object] = itemgetter(*asked) if asked else bool
         """What of a holder the keys tell apart: thousands of jobs may be one group."""
         self._rates: dict[Rate, int] = {}
+        self._places: dict[int, tuple[Rate, int]] = {}
         self._epoch = Epoch(-1, 0, 0)
         self._now: dict[tuple[int, bool], int | None] = {}
 
@@ -282,7 +286,12 @@ class Books:
         group.charges.append(charge)
 
     def _place(self, rate: Rate | None) -> int | None:
-        return None if rate is None else self._rates.setdefault(rate, len(self._rates))
+        if rate is None:
+            return None
+        found = self._places.get(id(rate))  # comparing prices takes longer than all else here
+        if found is None:
+            found = self._places[id(rate)] = rate, self._rates.setdefault(rate, len(self._rates))
+        return found[1]
 
     def _dated(self, labels: tuple[str | None, ...], day: str) -> tuple[str, ...]:
         if self._day is not None:
