@@ -1,4 +1,5 @@
-"""The options of `prices`, and of the words that may stand behind it: `refresh`, `history`, `import`, `owned`, `scores`, `blocks`.
+"""The options of `prices`, and of the words that may stand behind it: `refresh`, `history`, `import`, `owned`, `scores`, `blocks`,
+`recommended`.
 
 Invariant: `prices WORDS` lists offers, whatever the words are; only these words, first behind it, mean something else.
 """
@@ -10,12 +11,15 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-ACTIONS = ("refresh", "history", "import", "owned", "scores", "blocks")
+from tui.spending import add_spending_options
+
+ACTIONS = ("refresh", "history", "import", "owned", "scores", "blocks", "recommended")
 EPILOG = """also:
   rackrate prices refresh [--cloud aws] [--region R] [--type T]    bring today's prices, and keep them with their history
   rackrate prices history p4d.24xlarge --region us-east-1          the price over time
   rackrate prices import FILE.csv                                  prices of your own
   rackrate prices owned --write                                    reservations and savings plans that you own on AWS
+  rackrate prices recommended                                      what AWS would commit to (asks first: 3 requests, $0.03)
   rackrate prices scores p5.48xlarge --region us-east-1 --count 4  where spot requests are likely to succeed just now
   rackrate prices blocks p5.48xlarge --region us-east-1 --hours 48 capacity blocks on offer
 """
@@ -77,6 +81,7 @@ def add_price_commands(commands: Any, command: Add, json: Callable[[argparse.Arg
     json(take)
     _add_owned(commands, command, json)
     _add_capacity(commands, command, json)
+    _add_recommended(commands, command, json)
 
 
 def _add_owned(commands: Any, command: Add, json: Callable[[argparse.ArgumentParser], None]) -> None:
@@ -125,6 +130,17 @@ def _add_refresh(commands: Any, command: Add, json: Callable[[argparse.ArgumentP
     refresh.add_argument("--accept", action="store_true", help="take also prices that changed more than is believable")
     refresh.add_argument("--every", type=_hours, metavar="HOURS", help="refresh again and again, until it is interrupted")
     json(refresh)
+
+
+def _add_recommended(commands: Any, command: Add, json: Callable[[argparse.ArgumentParser], None]) -> None:
+    asked = _action(commands, command, "recommended", "what AWS would commit to; Cost Explorer charges for it", "recommended")
+    asked.add_argument(
+        "--lookback", action="append", default=[], choices=("7", "30", "60"), help="days of use that it goes by (30; may be repeated)"
+    )
+    asked.add_argument("--term", choices=("1", "3"), default="1", help="years (default 1)")
+    asked.add_argument("--payment", choices=("no", "partial", "all"), default="no", help="what is paid up front (default no)")
+    add_spending_options(asked)
+    json(asked)
 
 
 def _action(commands: Any, command: Add, word: str, help: str, module: str = "prices") -> argparse.ArgumentParser:

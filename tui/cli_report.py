@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from tui.spending import add_spending_options
+
 FORMATS = ("text", "csv", "json", "parquet", "html", "markdown", "focus")
 
 EPILOG = """formats:
@@ -17,6 +19,7 @@ EPILOG = """formats:
   focus     FOCUS 1.2, one charge a day, node and holder; --out FILE.parquet for Parquet
 
   rackrate report --format html --from 2026-11-01 --to 2026-12-01 --out november.html
+  rackrate report --compare aws --from 2026-11-01 --to 2026-11-15       (asks first: 2 requests, $0.02)
   rackrate report --compare cur.parquet --from 2026-11-01 --to 2026-12-01 --account 123456789012
 """
 
@@ -40,10 +43,12 @@ def add_report_command(
     report.add_argument("--out", metavar="FILE", help="write there (default: stdout)")
     report.add_argument("--bom", action="store_true", help="begin a CSV with a byte-order mark, for Excel")
     report.add_argument(
-        "--compare", metavar="BILL", help="reconcile with a cloud's bill: AWS CUR 2.0 or FOCUS, as .csv, .csv.gz or .parquet"
-    )
+        "--compare", metavar="BILL",
+        help="reconcile with a cloud's bill: AWS CUR 2.0 or FOCUS, as .csv, .csv.gz or .parquet; `aws` asks Cost Explorer",
+    )  # fmt: skip
+    add_spending_options(report)
     report.add_argument(
-        "--account", metavar="ID", help="with --compare: only lines of this account are ours; with focus: its id"
+        "--account", metavar="ID", help="with --compare: only what this account is charged is ours; with focus: its id"
     )
     money(report)
     json(report)

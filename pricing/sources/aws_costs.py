@@ -20,6 +20,7 @@ CAP = 20
 TOKENS = Tokens("NextPageToken", "NextPageToken")
 MORE = 5
 """Requests that are asked for together, once the first are used up."""
+PLANS = {"COMPUTE_SP": "Compute plan", "EC2_INSTANCE_SP": "EC2 Instance plan"}
 LOOKBACKS = ("SEVEN_DAYS", "THIRTY_DAYS", "SIXTY_DAYS")
 
 
@@ -93,7 +94,7 @@ class Recommendation(NamedTuple):
     term: str
     payment: str
     what: str
-    """`2 x p4d.24xlarge in us-east-1`, `12.5 per hour of EC2Instance p5 in us-east-1`."""
+    """`2 x p4d.24xlarge in us-east-1`, `12.5 per hour, EC2 Instance plan p5 in us-east-1`."""
     region: str | None
     instance_type: str | None
     """A family for a savings plan of one; None: any."""
@@ -117,15 +118,15 @@ def spent(
         "Metrics": [metric],
         **({"GroupBy": [_group(name) for name in group_by]} if group_by else {}),
     }
-    for answer in _pages(session, budget, "get_cost_and_usage", asked):
+    for answer in pages_of(session, budget, "get_cost_and_usage", asked):
         for period in answer.get("ResultsByTime", []):
-            first, last = _days(period)
+            first, last = days_of(period)
             groups = period["Groups"] if group_by else [{"Keys": [], "Metrics": period.get("Total", {})}]
             for group in groups:
                 value = group["Metrics"].get(metric)
                 if value is not None:
                     keys = tuple(str(key) for key in group["Keys"])
-                    money, currency = _money(value.get("Amount"), metric), _currency(value.get("Unit"))
+                    money, currency = money_of(value.get("Amount"), metric), currency_of(value.get("Unit"))
                     yield Spent(first, last, keys, money, currency, bool(period.get("Estimated")))
 
 
@@ -141,16 +142,16 @@ def forecast(
     }
     budget.plan(1)
     answer = session.call(session.global_client("ce"), "get_cost_forecast", asked, budget.take)
-    currency = _currency(answer.get("Total", {}).get("Unit"))
+    currency = currency_of(answer.get("Total", {}).get("Unit"))
     return [_forecast(row, currency) for row in answer.get("ForecastResultsByTime", [])]
 
 
 def _forecast(row: dict[str, Any], currency: str) -> Forecast:
-    first, last = _days(row)
+    first, last = days_of(row)
     low, high = row.get("PredictionIntervalLowerBound"), row.get("PredictionIntervalUpperBound")
     return Forecast(
-        first, last, _money(row.get("MeanValue"), "mean"),
-        None if low is None else _money(low, "lower bound"), None if high is None else _money(high, "upper bound"), currency,
+        first, last, money_of(row.get("MeanValue"), "mean"),
+        None if low is None else money_of(low, "lower bound"), None if high is None else money_of(high, "upper bound"), currency,
     )  # fmt: skip
 
 
@@ -164,7 +165,7 @@ def reservation_recommendations(
         "TermInYears": term, "PaymentOption": payment,
     }  # fmt: skip
     found: list[Recommendation] = []
-    for answer in _pages(session, budget, "get_reservation_purchase_recommendation", asked):
+    for answer in pages_of(session, budget, "get_reservation_purchase_recommendation", asked):
         for block in answer.get("Recommendations", []):
             found += [_reservation(row, lookback, term, payment) for row in block.get("RecommendationDetails", [])]
     return found
@@ -173,11 +174,11 @@ def reservation_recommendations(
 def _reservation(row: dict[str, Any], lookback: str, term: str, payment: str) -> Recommendation:
     details = row.get("InstanceDetails", {}).get("EC2InstanceDetails", {})
     name, region = details.get("InstanceType"), details.get("Region")
-    count = _money(row.get("RecommendedNumberOfInstancesToPurchase"), "number of instances")
+    count = money_of(row.get("RecommendedNumberOfInstancesToPurchase"), "number of instances")
     return Recommendation(
         "reservation", lookback, term, payment, f"{count:f} x {name} in {region}", region, name, count, None,
-        _money(row.get("UpfrontCost"), "upfront cost"),
-        _money(row.get("EstimatedMonthlySavingsAmount"), "saving"), _currency(row.get("CurrencyCode")),
+        money_of(row.get("UpfrontCost"), "upfront cost"),
+        money_of(row.get("EstimatedMonthlySavingsAmount"), "saving"), currency_of(row.get("CurrencyCode")),
     )  # fmt: skip
 
 
@@ -190,7 +191,7 @@ def savings_plan_recommendations(
         "SavingsPlansType": plan, "LookbackPeriodInDays": lookback, "TermInYears": term, "PaymentOption": payment,
     }  # fmt: skip
     found: list[Recommendation] = []
-    for answer in _pages(session, budget, "get_savings_plans_purchase_recommendation", asked):
+    for answer in pages_of(session, budget, "get_savings_plans_purchase_recommendation", asked):
         block = answer.get("SavingsPlansPurchaseRecommendation", {})
         rows = block.get("SavingsPlansPurchaseRecommendationDetails", [])
         found += [_savings_plan(row, plan, lookback, term, payment) for row in rows]
@@ -200,16 +201,38 @@ def savings_plan_recommendations(
 def _savings_plan(row: dict[str, Any], plan: str, lookback: str, term: str, payment: str) -> Recommendation:
     details = row.get("SavingsPlansDetails", {})
     family, region = details.get("InstanceFamily") or None, details.get("Region") or None
-    hourly = _money(row.get("HourlyCommitmentToPurchase"), "commitment")
-    what = f"{hourly:f} per hour of {plan}" + (f" {family}" if family else "") + (f" in {region}" if region else "")
+    hourly = money_of(row.get("HourlyCommitmentToPurchase"), "commitment")
+    what = f"{hourly:f} per hour, {PLANS.get(plan, plan)}" + (f" {family}" if family else "") + (f" in {region}" if region else "")
     return Recommendation(
         "savings_plan", lookback, term, payment, what, region, family, None, hourly,
-        _money(row.get("UpfrontCost"), "upfront cost"),
-        _money(row.get("EstimatedMonthlySavingsAmount"), "saving"), _currency(row.get("CurrencyCode")),
+        money_of(row.get("UpfrontCost"), "upfront cost"),
+        money_of(row.get("EstimatedMonthlySavingsAmount"), "saving"), currency_of(row.get("CurrencyCode")),
     )  # fmt: skip
 
 
-def _pages(session: AwsSession, budget: Budget, operation: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+RECOMMENDATION_REQUESTS = 3
+"""Of `aws_recommendations` for one look-back."""
+
+
+def aws_recommendations(
+    session: AwsSession, budget: Budget, lookbacks: Sequence[str] = ("THIRTY_DAYS",), *,
+    term: str = "ONE_YEAR", payment: str = "NO_UPFRONT",
+) -> list[Recommendation]:  # fmt: skip
+    """What AWS would commit to: reservations, Compute savings plans and EC2 Instance savings plans, of each look-back.
+
+    They are alternatives and not to be added up: each assumes that the look-back repeats itself, and none of the others.
+    `budget` is asked first for three requests a look-back.
+    """
+    budget.plan(RECOMMENDATION_REQUESTS * len(lookbacks))
+    found: list[Recommendation] = []
+    for lookback in lookbacks:
+        found += reservation_recommendations(session, budget, lookback, term=term, payment=payment)
+        for plan in ("COMPUTE_SP", "EC2_INSTANCE_SP"):
+            found += savings_plan_recommendations(session, budget, lookback, plan=plan, term=term, payment=payment)
+    return found
+
+
+def pages_of(session: AwsSession, budget: Budget, operation: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All pages of a call, each of them paid."""
     budget.plan(1)
     for page in session.pages(session.global_client("ce"), operation, asked, TOKENS, before=budget.take):
@@ -220,12 +243,12 @@ def _group(name: str) -> dict[str, str]:
     return {"Type": "TAG", "Key": name[4:]} if name.startswith("tag:") else {"Type": "DIMENSION", "Key": name}
 
 
-def _days(row: dict[str, Any]) -> tuple[date, date]:
+def days_of(row: dict[str, Any]) -> tuple[date, date]:
     period = row["TimePeriod"]
     return date.fromisoformat(period["Start"][:10]), date.fromisoformat(period["End"][:10])
 
 
-def _money(text: object, what: str) -> Decimal:
+def money_of(text: object, what: str) -> Decimal:
     """Zero and credits are amounts here. BadAnswer when there is none: a sum without it would be wrong."""
     try:
         return parse_decimal(text, what)
@@ -233,7 +256,7 @@ def _money(text: object, what: str) -> Decimal:
         raise BadAnswer(f"Cost Explorer sent an amount that cannot be read. {fault}") from None
 
 
-def _currency(unit: object) -> str:
+def currency_of(unit: object) -> str:
     if not isinstance(unit, str) or not re.fullmatch("[A-Z]{3}", unit):
         raise BadAnswer(f"Cost Explorer sent an amount in {str(unit)[:20]!r}, which is no currency.")
     return unit

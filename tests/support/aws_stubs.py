@@ -209,3 +209,16 @@ def owned_rate_row(rate: str, region: str = "us-east-1", name: str = "p4d.24xlar
     """One row of describe_savings_plan_rates."""
     row = rate_row(rate, name=name, region=region, usage=f"BoxUsage:{name}")
     return {key: value for key, value in {**row, "currency": currency}.items() if key != "savingsPlanOffering"}
+
+
+def cost_group(*keys: str, billed: str = "10", used: str = "10", hours: str = "0", unit: str = "Hrs", currency: str = "USD"):
+    """One group of get_cost_and_usage with the three metrics that a comparison asks for."""
+    money = {"UnblendedCost": billed, "AmortizedCost": used}
+    metrics = {name: {"Amount": amount, "Unit": currency} for name, amount in money.items()}
+    return {"Keys": list(keys), "Metrics": {**metrics, "UsageQuantity": {"Amount": hours, "Unit": unit}}}
+
+
+def cost_period(day: int, *groups: dict[str, Any], month: str = "2026-07", estimated: bool = False) -> dict[str, Any]:
+    """One day of get_cost_and_usage."""
+    span = {"Start": f"{month}-{day:02}", "End": f"{month}-{day + 1:02}"}
+    return {"TimePeriod": span, "Total": {}, "Groups": list(groups), "Estimated": estimated}

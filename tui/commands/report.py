@@ -1,4 +1,4 @@
-"""`report`: the cost of a range in any format, and its reconciliation with a cloud's bill.
+"""`report`: the cost of a range in any format, and its reconciliation with a cloud's bill (or with Cost Explorer).
 
 Invariant: data goes to stdout or whole into a file, sentences to stderr; what is in no cost is said at the end. A report
 by day is written piece by piece.
@@ -168,6 +168,11 @@ def _compare(task: _Task, path: Path) -> Report:
     nodes, _ = facts_of(task.ledger)
     ours = task.attribute(task.start, task.end, OUR_KEYS, "UTC")
     counts = {node: facts.gpu_count for node, facts in nodes.items()}
+    if str(path) == "aws":
+        from tui.commands.report_aws import compare_aws
+
+        compare_aws(task.arguments, ours, counts)
+        return ours
     with _progress("lines of the bill") as told:
         lines = _counted(read(path), told)
         result = compare(ours, counts, lines, str(path), account=task.arguments.account)

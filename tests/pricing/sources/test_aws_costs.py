@@ -148,5 +148,5 @@ def test_recommendations_are_read_to_the_end() -> None:
     assert (one.per_hour, one.instance_type, one.what) == (
         Decimal("2.75"),
         "g5",
-        "2.75 per hour of EC2_INSTANCE_SP g5 in eu-west-1",
+        "2.75 per hour, EC2 Instance plan g5 in eu-west-1",
     )
