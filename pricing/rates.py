@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from pricing import calendar, coverage, interrupted, price_steps, sheets
@@ -109,13 +110,18 @@ class Rates:
 
     def passes(self, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Among | None]]:
         """Each epoch with the placements to add up in it: those whose price never changes need only one."""
-        varying = [id for id, placed in self.placements.items() if self._sheet(placed, host=True).varies] if self._edges else []
-        if not varying or len(varying) == len(self.placements):
+        constant = bisect_right(self._edges, starts_ms) == bisect_left(self._edges, ends_ms)
+        if constant or self._varying is None:
             yield from ((epoch, None) for epoch in self.epochs(starts_ms, ends_ms))
             return
-        ids = json.dumps(varying)
-        yield Epoch(-1, starts_ms, ends_ms), Among(ids, within=False)
-        yield from ((epoch, Among(ids, within=True)) for epoch in self.epochs(starts_ms, ends_ms))
+        yield Epoch(-1, starts_ms, ends_ms), Among(self._varying, within=False)
+        yield from ((epoch, Among(self._varying, within=True)) for epoch in self.epochs(starts_ms, ends_ms))
+
+    @cached_property
+    def _varying(self) -> str | None:
+        """The placements whose price changes, as JSON; None where all are, or none is."""
+        varying = [id for id, placed in self.placements.items() if self._sheet(placed, host=True).varies] if self._edges else []
+        return json.dumps(varying) if 0 < len(varying) < len(self.placements) else None
 
     def freed(self, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Total]]:
         """What is to be added beside the passes for time that a cloud does not bill: away at its rate, and here at none."""
