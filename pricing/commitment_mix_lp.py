@@ -60,6 +60,15 @@ def cheapest(problem: Problem, groups: int = GROUPS, rounds: int = ROUNDS) -> Pl
     return Plan(found[1], found[0], nothing, min(bound, float(found[0])))
 
 
+def hindsight(problem: Problem, groups: int = GROUPS) -> tuple[Fraction, ...]:
+    """What would have been cheapest on the evidence; to show, not to tell money of."""
+    alone = _alone(problem)
+    if not problem.coupled:
+        return alone
+    together, _ = _together(problem, alone, groups, 1)
+    return min((alone, together), key=lambda one: cost(problem, one))
+
+
 def _alone(problem: Problem) -> tuple[Fraction, ...]:
     """Reservations of one pool each by the quantile rule, as if there were nothing else to buy."""
     bought = [Fraction(0)] * len(problem.options)
