@@ -145,9 +145,15 @@ class AdviceFileError(PricingError):
 
 
 class WorkloadError(PricingError):
-    """A workload (or a what-if of one) that cannot be planned: names the file, the key and what to do."""
+    """A workload (or a what-if of one) that cannot be planned: names the file, the key and what to do.
+
+    The file's own words are in it: what a terminal would obey is not.
+    """
 
     exit_code = 2
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("".join(sign if sign.isprintable() else "?" for sign in sentence))
 
 
 class BillError(PricingError):

@@ -145,8 +145,10 @@ class Table:
         self._asked: list[str] = []
 
     def fault(self, key: str, what: str) -> WorkloadError:
-        where = f"{self.place}.{key}" if self.place and key else key or self.place
-        return WorkloadError(f"{self.file}: `{where}` {what}.")
+        return WorkloadError(f"{self.file}: `{self._where(key)}` {what}.")
+
+    def _where(self, key: str) -> str:
+        return f"{self.place}.{key}" if self.place and key else key or self.place
 
     def has(self, key: str) -> bool:
         return key in self._table
@@ -172,8 +174,7 @@ class Table:
             if key not in self._asked:
                 near = difflib.get_close_matches(key, self._asked, 1)
                 allowed = f"did you mean `{near[0]}`?" if near else f"allowed here: {', '.join(sorted(set(self._asked)))}."
-                where = f"{self.place}.{key}" if self.place else key
-                raise WorkloadError(f"{self.file}: unknown key `{where}`; {allowed}")
+                raise WorkloadError(f"{self.file}: unknown key `{self._where(key)}`; {allowed}")
 
     def get(self, key: str, read: Read) -> Fraction | None:
         value = self.raw(key)
@@ -223,12 +224,13 @@ class Table:
         return tuple(self._one(key, one.strip(), allowed) if allowed else one.strip() for one in value)
 
     def _one(self, key: str, value: str, allowed: Sequence[str]) -> str:
-        for one in allowed:
-            if one.lower() == value.lower():
-                return one
-        near = difflib.get_close_matches(value.lower(), allowed, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(allowed)}"
-        raise WorkloadError(f"{self.fault(key, f'is {value[:40]!r}, which is none')!s}".rstrip(".") + f": {hint}".rstrip("?.") + ("?" if near else "."))
+        spelt = {one.lower(): one for one in allowed}
+        if value.lower() in spelt:
+            return spelt[value.lower()]
+        near = difflib.get_close_matches(value.lower(), spelt, 1)
+        if near:
+            raise WorkloadError(f"{self.file}: `{self._where(key)}` is '{value[:40]}', which is none: did you mean '{spelt[near[0]]}'?")
+        raise self.fault(key, f"is '{value[:40]}', which is none: use one of {', '.join(allowed)}")
 
     def either(self, one: str, other: str) -> None:
         if self.has(one) and self.has(other):

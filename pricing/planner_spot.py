@@ -11,7 +11,7 @@ s seconds under a hazard h with restart cost R is (e^(h s) - 1) (1 / h + R) (Dal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, isfinite, sqrt
+from math import erfc, exp, expm1, isfinite, sqrt
 from typing import NamedTuple, Protocol
 
 HAZARD_PER_HOUR = 0.3
@@ -21,6 +21,8 @@ WAIT_SECONDS = 1200.0
 """The median time until spot was there again in the eight zone-types of 2022."""
 LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 60.0, 3600.0
 LONGEST = 1e12
+NEGLIGIBLE = 1e-9
+"""Expected interruptions in all, below which there are none."""
 MOST_TERMS = 100_000
 
 
@@ -67,38 +69,54 @@ class PlainSpot:
         segment = job.every_seconds + job.checkpoint_seconds
         restart = job.wait_seconds + job.changeover_seconds
         plain = job.ready_seconds + segments * segment
-        if hazard <= 0:
-            return SpotEstimate(plain, plain, 0.0, 0.0, _late(plain, 0.0, restart, job.deadline_seconds), 0.0)
+        if hazard * plain < NEGLIGIBLE:
+            late = None if job.deadline_seconds is None else float(plain > job.deadline_seconds)
+            return SpotEstimate(plain, plain, 0.0, 0.0, late, hazard * 3600)
         if hazard * segment > 50:
             return None
         failures = segments * expm1(hazard * segment)
-        expected = job.ready_seconds + failures * (1 / hazard + restart)
+        lost = max(0.0, failures / hazard - segments * segment)
+        expected = plain + lost + failures * restart
         if not isfinite(expected) or expected > LONGEST:
             return None
-        lost = max(0.0, expected - plain - failures * restart)
-        each = restart + (lost / failures if failures else 0.0)
-        late = _late(plain, failures, each, job.deadline_seconds)
+        late = None if job.deadline_seconds is None else _late(hazard, segments, segment, restart, job.deadline_seconds - plain)
         return SpotEstimate(expected, expected - failures * job.wait_seconds, failures, lost, late, hazard * 3600)
 
 
-def _late(plain: float, failures: float, each: float, deadline: float | None) -> float | None:
-    """The chance of more interruptions than the slack has room for, their number being Poisson with the expected mean."""
-    if deadline is None:
-        return None
-    if plain > deadline:
+def _late(hazard: float, segments: float, segment: float, restart: float, slack: float) -> float:
+    """The chance that interruptions take more than `slack` seconds.
+
+    Their number is negative binomial (each segment is tried until it succeeds); what one takes is the restart and the time
+    into the segment, and the sum of several is taken for normal.
+    """
+    if slack < 0:
         return 1.0
-    if failures <= 0 or each <= 0:
-        return 0.0
-    room = int((deadline - plain) / each)
-    if failures > 700:
-        return 1.0 if room < failures else 0.0
-    if room > MOST_TERMS:
-        return 0.0
-    term = total = exp(-failures)
-    for number in range(1, room + 1):
-        term *= failures / number
-        total += term
-    return min(1.0, max(0.0, 1.0 - total))
+    survive = exp(-hazard * segment)
+    fail = -expm1(-hazard * segment)
+    mean = 1 / hazard - segment * survive / fail + restart
+    spread = sqrt(max(0.0, 1 / hazard**2 - segment**2 * survive / fail**2))
+    expected = segments * fail / survive
+    if hazard * segment * segments > 600 or expected > MOST_TERMS / 10:
+        deviation = sqrt(expected * (spread**2 + mean**2 / survive))
+        return _above(slack, expected * mean, deviation)
+    chance = exp(-hazard * segment * segments)
+    late, number = 0.0, 0
+    total = chance
+    while total < 1 - 1e-12 and number < MOST_TERMS:
+        chance *= (number + segments) / (number + 1) * fail
+        number += 1
+        total += chance
+        late += chance * _above(slack, number * mean, sqrt(number) * spread)
+        if number * mean > slack + 12 * sqrt(number) * spread:
+            return min(1.0, late + max(0.0, 1 - total))
+    return min(1.0, late)
+
+
+def _above(limit: float, mean: float, deviation: float) -> float:
+    """The chance that a normal value is above a limit."""
+    if deviation <= 0:
+        return float(mean > limit)
+    return 0.5 * erfc((limit - mean) / deviation / sqrt(2))
 
 
 def interval(checkpoint_seconds: float, hazard_per_hour: float) -> float:
