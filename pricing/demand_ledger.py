@@ -24,6 +24,15 @@ from pricing.usage import KINDS, Placed
 HOST = KINDS.index("host")
 Lost = tuple[str, int | None, int | None]
 """Node, and the moments (ms) between which its agent threw rows away before they were synced."""
+_SUMS = (
+    f"SELECT at, placement_id, SUM(CASE kind WHEN {HOST} THEN share_ms ELSE 0 END),"
+    f" SUM(CASE kind WHEN {HOST} THEN 0 ELSE share_ms END) FROM {{table}}"
+)
+_HOURS = _SUMS.format(table="hours") + " WHERE at >= ? AND at < ? GROUP BY 1, 2"
+_FEW = (
+    _SUMS.format(table="json_each(?) AS hour CROSS JOIN json_each(?) AS node CROSS JOIN hours")
+    + " WHERE at = hour.value AND placement_id = node.value GROUP BY at, placement_id"
+)
 
 
 def key_of(placed: Placed) -> DemandKey | None:
@@ -55,9 +64,18 @@ class _Reader:
         self._connection = connection
         self._first, self._last = first, last
         self._placements = read_placements(connection)
-        self._counts: dict[tuple[DemandKey, str], np.ndarray] = {}
+        most = max(self._placements, default=0) + 1
+        self._pools: dict[tuple[DemandKey, str], int] = {}
+        self._pool_of = np.full(most, -1)
+        self._gpus_of = np.ones(most)
+        for id, placed in self._placements.items():
+            key = key_of(placed)
+            self._gpus_of[id] = max(1, placed.gpu_count)
+            if key is not None:
+                self._pool_of[id] = self._pools.setdefault((key, purchase_of(placed)), len(self._pools))
+        self._counts = np.zeros((len(self._pools), last - first))
         self._any = np.zeros(last - first, dtype=bool)
-        self._untyped: dict[str, int] = {}
+        self._untyped = np.zeros(most)
 
     def demand(self, gaps: Sequence[Lost]) -> Demand:
         self._read()
@@ -65,9 +83,11 @@ class _Reader:
         known = self._any | ~self._in_gaps(gaps)
         counts: dict[DemandKey, np.ndarray] = {}
         bought: dict[DemandKey, dict[str, np.ndarray]] = {}
-        for (key, purchase), part in sorted(self._counts.items()):
-            counts[key] = counts[key] + part if key in counts else part.copy()
-            bought.setdefault(key, {})[purchase] = part
+        for (key, purchase), pool in sorted(self._pools.items()):
+            part = self._counts[pool]
+            if part.any():
+                counts[key] = counts[key] + part if key in counts else part.copy()
+                bought.setdefault(key, {})[purchase] = part
         holes = gap_notes("the ledger", self._first, known)
         return Demand(self._first, known, counts, bought, (*notes, *holes), bool(notes or holes))
 
@@ -75,55 +95,45 @@ class _Reader:
         """Full days from the sums per day; the hours of the others one by one."""
         first_day, last_day = -(-self._first // HOURS_PER_DAY), self._last // HOURS_PER_DAY
         if first_day >= last_day:
-            self._add_hours(self._first, self._last, None)
+            self._add_hours(self._first, self._last)
             return
-        self._add_hours(self._first, first_day * HOURS_PER_DAY, None)
-        self._add_hours(last_day * HOURS_PER_DAY, self._last, None)
-        partly: dict[int, list[int]] = {}
-        rows = self._connection.execute(
-            "SELECT at, placement_id, SUM(CASE kind WHEN ? THEN share_ms ELSE 0 END), SUM(share_ms) FROM days"
-            " WHERE at >= ? AND at < ? GROUP BY at, placement_id",
-            (HOST, first_day, last_day),
-        )
-        for day, placement_id, host, all_ms in rows:
-            nodes = self._nodes(placement_id, host, all_ms)
-            if nodes == HOURS_PER_DAY:
-                at = day * HOURS_PER_DAY - self._first
-                self._add(placement_id, slice(at, at + HOURS_PER_DAY), 1.0)
-            else:
-                partly.setdefault(day, []).append(placement_id)
-        for day, ids in partly.items():
-            self._add_hours(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY, ids)
+        self._add_hours(self._first, first_day * HOURS_PER_DAY)
+        self._add_hours(last_day * HOURS_PER_DAY, self._last)
+        days, ids, nodes = self._sums(f"{_SUMS.format(table='days')} WHERE at >= ? AND at < ? GROUP BY 1, 2", first_day, last_day)
+        full = nodes == HOURS_PER_DAY
+        for hour in range(HOURS_PER_DAY):
+            self._add(days[full] * HOURS_PER_DAY + hour, ids[full], np.ones(int(full.sum())))
+        partly, starts = np.unique(days[~full], return_index=True)  # the rows come by day
+        for day, of_day in zip(partly, np.split(ids[~full], starts[1:]), strict=False):
+            self._add_partly(int(day), of_day)
 
-    def _add_hours(self, first: int, last: int, ids: list[int] | None) -> None:
-        if first >= last:
+    def _add_partly(self, day: int, ids: np.ndarray) -> None:
+        """The hours of nodes that did not run all day: looked up one by one where they are few."""
+        first = day * HOURS_PER_DAY
+        if len(ids) * 4 > len(self._placements):
+            hours, found, nodes = self._sums(_HOURS, first, first + HOURS_PER_DAY)
+            among = np.isin(found, ids)
+            self._add(hours[among], found[among], nodes[among])
             return
-        among = "" if ids is None else " AND placement_id IN (SELECT value FROM json_each(?))"
-        rows = self._connection.execute(
-            "SELECT at, placement_id, SUM(CASE kind WHEN ? THEN share_ms ELSE 0 END), SUM(share_ms) FROM hours"
-            f" WHERE at >= ? AND at < ?{among} GROUP BY at, placement_id",
-            (HOST, first, last, *(() if ids is None else (json.dumps(ids),))),
-        )
-        for hour, placement_id, host, all_ms in rows:
-            self._add(placement_id, slice(hour - self._first, hour - self._first + 1), self._nodes(placement_id, host, all_ms))
+        wanted = [json.dumps(part) for part in (list(range(first, first + HOURS_PER_DAY)), ids.tolist())]
+        self._add(*self._sums(_FEW, *wanted))
 
-    def _nodes(self, placement_id: int, host: int, all_ms: int) -> float:
-        """Node-hours of sums of shares."""
-        gpus = self._placements[placement_id].gpu_count
-        return host / SHARE_MS_PER_HOUR + (all_ms - host) / (SHARE_MS_PER_HOUR * max(1, gpus))
+    def _add_hours(self, first: int, last: int) -> None:
+        if first < last:
+            self._add(*self._sums(_HOURS, first, last))
 
-    def _add(self, placement_id: int, where: slice, nodes: float) -> None:
-        placed = self._placements[placement_id]
-        self._any[where] = True
-        key = key_of(placed)
-        if key is None:
-            if placed.cloud != "on_premises":
-                self._untyped[placed.node] = self._untyped.get(placed.node, 0) + (where.stop - where.start)
-            return
-        found = self._counts.get((key, purchase_of(placed)))
-        if found is None:
-            found = self._counts[key, purchase_of(placed)] = np.zeros(self._last - self._first)
-        found[where] += nodes
+    def _sums(self, query: str, *parameters: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(hour or day, placement, node-hours), three arrays."""
+        rows = self._connection.execute(query, parameters).fetchall()
+        at, ids, host, rest = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        return at, ids, host / SHARE_MS_PER_HOUR + rest / (SHARE_MS_PER_HOUR * self._gpus_of[ids])
+
+    def _add(self, hours: np.ndarray, ids: np.ndarray, nodes: np.ndarray) -> None:
+        at, pools = hours - self._first, self._pool_of[ids]
+        self._any[at] = True
+        typed = pools >= 0
+        np.add.at(self._counts, (pools[typed], at[typed]), nodes[typed])
+        np.add.at(self._untyped, ids[~typed], 1)
 
     def _in_gaps(self, gaps: Sequence[Lost]) -> np.ndarray:
         """Hours within rows that an agent threw away: if nothing at all is known of them, they are unknown."""
@@ -147,8 +157,12 @@ class _Reader:
         ]
 
     def _unknown_types(self) -> list[str]:
+        hours: dict[str, int] = {}
+        for id in np.flatnonzero(self._untyped):
+            placed = self._placements[int(id)]
+            if placed.cloud != "on_premises":
+                hours[placed.node] = hours.get(placed.node, 0) + int(self._untyped[id])
         return [
-            f"node {node}: its cloud or instance type is not known; {hours:,} h of it are in no advice."
-            for node, hours in sorted(self._untyped.items())
+            f"node {node}: its cloud or instance type is not known; {count:,} h of it are in no advice."
+            for node, count in sorted(hours.items())
         ]
-

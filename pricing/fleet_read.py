@@ -116,12 +116,9 @@ class _Reader:
             return ("Of some hours the ledger keeps only sums (`rackrate ledger retain`): single GPUs are not judged.",)
         span = (self._first, self._last)
         rows = self._connection.execute(
-            "SELECT day, placement_id, gpu_id, SUM(share_ms), SUM(measured), SUM(busy), SUM(held) FROM ("
-            " SELECT (hour - ?) / 24 AS day, placement_id, gpu_id, SUM((ends_ms - starts_ms) * share) AS share_ms,"
-            " SUM(measured_ms * share) AS measured, SUM(busy) AS busy,"
-            f" SUM(CASE kind WHEN {HELD} THEN (ends_ms - starts_ms) * share ELSE 0 END) AS held"
-            " FROM usage WHERE hour >= ? AND hour < ? AND gpu_id > 0 GROUP BY hour, node_id, meter_id, gpu_id, placement_id"
-            ") GROUP BY 1, 2, 3",
+            "SELECT (hour - ?) / 24, placement_id, gpu_id, SUM((ends_ms - starts_ms) * share), SUM(measured_ms * share), SUM(busy),"
+            f" SUM(CASE kind WHEN {HELD} THEN (ends_ms - starts_ms) * share ELSE 0 END)"
+            " FROM usage WHERE hour >= ? AND hour < ? AND gpu_id > 0 GROUP BY 1, 2, 3",
             (self._first, *span),
         )
         for day, placement_id, gpu_id, share_ms, measured, busy, held in rows:
