@@ -205,6 +205,14 @@ def test_wrong_usage_is_told(run: Run, words: tuple[str, ...]) -> None:
     assert done.code == 2 and done.err
 
 
+def test_prices_that_are_old_are_told_to_be(run: Run, serve: Callable[..., None]) -> None:
+    assert "were last confirmed more than 180 days ago (alibaba): take them as a hint" in run("prices", "cloud:alibaba").err
+    serve(FakeSource("gcp", [price("28", cloud="gcp")]))
+    run("prices", "refresh", "--cloud", "gcp")
+    fresh = run("prices", "a2-highgpu-8g", "region:us-central1", "buy:on-demand")
+    assert "28.0000" in fresh.out and "take them as a hint" not in fresh.err
+
+
 def test_what_is_asked_of_a_cloud_is_what_is_known_of_it_unless_something_is_named() -> None:
     catalog = Catalog.embedded()
     everything = wanted("aws", catalog, (), (), ())

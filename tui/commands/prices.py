@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pricing.refresh import Summary
 
 SHOWN_OFFERS = 50
+OLD_DAYS = 180
 SHOWN_FAULTS = 20
 """How many sentences about single prices are told; `--json` has all."""
 
@@ -48,8 +49,19 @@ def prices(context: Context, arguments: argparse.Namespace) -> ExitCode:
     _print_offers(shown)
     if len(offers) > len(shown):
         say(f"({len(offers) - len(shown)} more: narrow the query, or use --all)")
+    _say_old(offers, today)
     _say_origin(context, {offer.cloud for offer in offers})
     return ExitCode.DONE
+
+
+def _say_old(offers: Sequence[Offer], today: date) -> None:
+    """What was written down once grows old without a word."""
+    from tui.offers import age_days
+
+    old = [offer for offer in offers if offer.price is not None and age_days(offer, today) > OLD_DAYS]
+    if old:
+        clouds = ", ".join(sorted({offer.cloud for offer in old}))
+        say(f"({len(old)} of {len(offers)} were last confirmed more than {OLD_DAYS} days ago ({clouds}): take them as a hint)")
 
 
 def _print_offers(offers: Sequence[Offer]) -> None:
