@@ -101,13 +101,13 @@ class Row(NamedTuple):
 
 def _sum(parts: list[Fraction | None]) -> Fraction | None:
     """The sum; None as soon as one part is not known."""
-    total = Fraction(0)
+    total: Fraction | None = None
     for part in parts:
         if part is None:
             return None
         if part:
-            total += part
-    return total
+            total = part if total is None else total + part
+    return Fraction(0) if total is None else total
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ pandas and every `utf-8-sig` reader drop the mark, so it is written only where i
 from __future__ import annotations
 
 import csv
+from decimal import Decimal
 from typing import TextIO
 
 from pricing.reports.pages import Source, tables
@@ -29,11 +30,13 @@ def write(source: Source, stream: TextIO, *, bom: bool = False) -> None:
 
 
 def _cell(cell: Cell) -> str:
+    if isinstance(cell, Decimal):
+        return str(cell)  # of at most four places: never with an exponent
     if cell is None:
         return ""
     if isinstance(cell, bool):
         return "true" if cell else "false"
-    return _text(cell) if isinstance(cell, str) else f"{cell:f}"
+    return _text(cell)
 
 
 def _text(text: str) -> str:

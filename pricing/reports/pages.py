@@ -8,7 +8,7 @@ cells of the same pieces; a report of one piece is written through the same func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -84,6 +84,14 @@ def tables(source: Source) -> Iterator[Table]:
         yield from source.tables()
     else:
         yield table(source)
+
+
+def tables_and_totals(source: Source) -> tuple[Iterable[Table], dict[str, Cell]]:
+    """The same, and the shown totals of all pieces."""
+    if isinstance(source, LongReport):
+        return source.tables(), table(source.head).totals
+    shown = table(source)
+    return [shown], shown.totals
 
 
 def reports(source: Source) -> Iterator[Report]:

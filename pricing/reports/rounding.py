@@ -46,10 +46,8 @@ class _Rows:
         self._columns = columns
         self._units = units
         self._last = -1
-        self._above = [
-            sum((Fraction(unit[row]) - column[row] for column, unit in zip(columns, units, strict=True)), Fraction(0))
-            for row in range(len(columns[0]))
-        ]
+        parts, wholes = zip(*columns, strict=True), zip(*units, strict=True)
+        self._above = [_above(row, whole) for row, whole in zip(parts, wholes, strict=True)]
 
     def even_out(self) -> None:
         """Moves units from the rows that are a unit or more too high, and to those that are a unit or more too low."""
@@ -91,3 +89,10 @@ class _Rows:
         """The cell was rounded up (and may go down), or was rounded down with something lost (and may go up)."""
         exact, unit = self._columns[column][row], self._units[column][row]
         return unit > exact if down else unit < exact
+
+
+def _above(parts: Sequence[Fraction], units: Sequence[int]) -> Fraction:
+    """By how much the units are more than the parts; most parts are 0."""
+    known = [part for part in parts if part]
+    whole = sum(units)
+    return whole - sum(known[1:], known[0]) if known else Fraction(whole)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from pricing import garbage
 from pricing.money import largest_remainder
 from pricing.report import COST_PARTS, IDLE_PARTS, Report, Row
 from pricing.reports.rounding import capped, controlled
@@ -50,6 +51,7 @@ class Table:
         return (*self.group_by, *COLUMNS)
 
 
+@garbage.paused()
 def table(report: Report, goals: Mapping[str, Decimal | None] = {}) -> Table:
     """The shown cells of a report. `goals`: what some columns are to sum to instead of their own rounded sum.
 
@@ -63,8 +65,9 @@ def table(report: Report, goals: Mapping[str, Decimal | None] = {}) -> Table:
     for name in SUMMED:
         sums.setdefault(name, _rounded(getattr(totals, name), FINE))
         shown[name] = _split([getattr(row, name) for row in rows], FINE, sums[name])
+    costs = [row.total_cost for row in rows]
     for name in PRICE_LEVELS:
-        _add_level(name, report, shown, sums)
+        _add_level(name, report, costs, shown, sums)
     cells = [dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True)]
     return Table(
         report.group_by,
@@ -79,7 +82,7 @@ def table(report: Report, goals: Mapping[str, Decimal | None] = {}) -> Table:
 def _cost_cells(rows: Sequence[Row], sums: dict[str, Decimal | None]) -> dict[str, list[Decimal | None]]:
     """The cost columns in cents; rows without a price have none."""
     priced = [place for place, row in enumerate(rows) if row.allocated_cost is not None]
-    exact = {part: [getattr(rows[place], part) * 10**CENTS for place in priced] for part in COST_PARTS}
+    exact = {part: [_scaled(getattr(rows[place], part), CENTS) for place in priced] for part in COST_PARTS}
     used = [part for part in COST_PARTS if any(exact[part])]
     units = controlled([exact[part] for part in used], [_cents(sums[part]) for part in used])
     shown: dict[str, list[Decimal | None]] = {part: [None] * len(rows) for part in COST_PARTS}
@@ -99,21 +102,25 @@ def _add_unused(
     limits = [_cents(whole[place]) for place in priced]
     wanted = sums[name] if name in sums else _rounded(totals.allocated_unused_cost, CENTS)
     goal = min(_cents(wanted), _cents(sums["allocated_cost"]))
-    units = capped([(rows[place].allocated_unused_cost or Fraction(0)) * 10**CENTS for place in priced], goal, limits)
+    units = capped([_scaled(rows[place].allocated_unused_cost or Fraction(0), CENTS) for place in priced], goal, limits)
     shown[name] = [None] * len(rows)
     for place, unit in zip(priced, units, strict=True):
         shown[name][place] = Decimal(unit).scaleb(-CENTS)
     sums[name] = None if totals.allocated_cost is None else Decimal(sum(units) if rows else goal).scaleb(-CENTS)
 
 
-def _add_level(name: str, report: Report, shown: dict[str, list[Decimal | None]], sums: dict[str, Decimal | None]) -> None:
-    """A price level: the shown totals themselves where it is the total in every row."""
-    rows = report.rows
-    levels: list[Fraction | None] = [getattr(row, name) for row in rows]
-    if all(level == row.total_cost for level, row in zip(levels, rows, strict=True)):
+def _add_level(
+    name: str,
+    report: Report,
+    costs: Sequence[Fraction | None],
+    shown: dict[str, list[Decimal | None]],
+    sums: dict[str, Decimal | None],
+) -> None:
+    """A price level: the shown totals themselves where it is the total (`costs`) in every row."""
+    levels: list[Fraction | None] = [getattr(row, name) for row in report.rows]
+    if all(level is cost or level == cost for level, cost in zip(levels, costs, strict=True)):
         shown[name] = [
-            None if row.total_cost is None else _sum([shown[part][place] for part in COST_PARTS])
-            for place, row in enumerate(rows)
+            None if cost is None else _sum([shown[part][place] for part in COST_PARTS]) for place, cost in enumerate(costs)
         ]
         sums[name] = None if report.totals.total_cost is None else _sum([sums[part] for part in COST_PARTS])
         return
@@ -134,6 +141,11 @@ def _cells(row: Row, known: dict[str, Decimal | None]) -> dict[str, Cell]:
     return {name: derived[name] if name in derived else known[name] for name in COLUMNS}
 
 
+def _scaled(part: Fraction, places: int) -> Fraction:
+    """In units of the last place. Half of all parts are 0."""
+    return part * 10**places if part else part
+
+
 def _cents(amount: Decimal | None) -> int:
     return 0 if amount is None else int(amount.scaleb(CENTS))
 
@@ -141,7 +153,7 @@ def _cents(amount: Decimal | None) -> int:
 def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
     """The sum of what is known; None if nothing is."""
     known = [value for value in values if value is not None]
-    return sum(known, Decimal(0)) if known else None
+    return sum(known[1:], known[0]) if known else None
 
 
 def _rounded(value: Fraction | Decimal | None, places: int) -> Decimal | None:
@@ -151,7 +163,7 @@ def _rounded(value: Fraction | Decimal | None, places: int) -> Decimal | None:
 
 def _split(parts: Sequence[Fraction | None], places: int, goal: Decimal | None = None) -> list[Decimal | None]:
     """Each part that is known rounded so that they sum to `goal` (where it can be: else to their own rounded sum)."""
-    scaled = [part * 10**places for part in parts if part is not None]
+    scaled = [_scaled(part, places) for part in parts if part is not None]
     whole = sum(scaled, Fraction(0))
     wanted = round(whole) if goal is None else int(goal.scaleb(places))
     units = iter(largest_remainder(scaled, wanted if abs(wanted - whole) < 1 else round(whole)))

@@ -8,7 +8,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -32,6 +32,7 @@ from pricing.reports import csv as csv_report
 from pricing.reports.burns import burn_of
 from pricing.reports.charts import stacked_bars
 from pricing.reports.html import HtmlReport, write_page
+from pricing.reports.json import document
 from pricing.reports.pages import LongReport, attributed, calendar_months, head_of, tables, whole
 from pricing.reports.table import COLUMNS, table
 from tests.support.sample_ledger import fill
@@ -167,6 +168,32 @@ def test_a_report_written_piece_by_piece_sums_to_the_totals_of_the_range(ledger:
         json.loads(text_of(long, "json"))["totals"]
         == json.loads(text_of(attribute(ledger, Catalog.embedded(), START, END, ("user",), tz=tz), "json"))["totals"]
     )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by", [(), ("user",), ("day", "user"), ("project", "day")])
+def test_json_is_written_piece_by_piece_as_it_would_be_in_one(ledger: Ledger, by: tuple[str, ...]) -> None:
+    source = monthly(ledger, by)
+    assert text_of(source, "json") == json.dumps(document(source), indent=2) + "\n"  # type: ignore[arg-type]
+    nothing = replace(head_of(source), rows=())
+    assert text_of(nothing, "json") == json.dumps(document(nothing), indent=2) + "\n"
+
+
+def test_a_json_of_many_days_holds_one_of_them_in_memory(ledger: Ledger) -> None:
+    held: list[int] = []
+    written: list[int] = []
+
+    def asked(start: datetime, end: datetime, keys: Sequence[str]) -> Report:
+        if keys:
+            held.append(sum(written))
+        return attribute(ledger, Catalog.embedded(), start, end, keys)
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text.count("total_cost"))
+            return len(text)
+
+    write(attributed(asked, START, END, ("day", "user"), "UTC"), Stream(), "json")
+    assert len(held) == 4 and held == sorted(set(held)), "each day is asked for when the day before was written"
 
 
 def test_without_days_a_report_is_one_piece(ledger: Ledger) -> None:
