@@ -112,7 +112,7 @@ class _Rows:
             if not any(cell.strip(f" {BOM}") for cell in cells):
                 continue
             if len(cells) != len(self._header):
-                faults.append(RowFault(line, "-", f"it has {len(cells)} cells where the header has {len(self._header)}."))
+                faults.append(RowFault(line, "-", _wrong_length(len(cells), len(self._header))))
                 continue
             row = {name: cell.strip().strip(BOM).strip() for name, cell in zip(self._header, cells, strict=True)}
             try:
@@ -143,6 +143,11 @@ class _Rows:
         if cloud not in self._clouds:
             raise _Bad("cloud", f"{cloud!r} is none of {', '.join(self._clouds)}.")
         return cloud
+
+
+def _wrong_length(cells: int, expected: int) -> str:
+    why = "is it cut off?" if cells < expected else 'a comma inside a cell needs quotes, and "0,9" is 0.9.'
+    return f"it has {cells} cells where the header has {expected}; {why}"
 
 
 def _filled(row: Mapping[str, str], column: str) -> str:

@@ -225,3 +225,20 @@ def test_what_is_asked_of_a_cloud_is_what_is_known_of_it_unless_something_is_nam
     assert wanted("gcp", catalog, (), ("p4d.24xlarge",), ()) is None
     new = wanted("aws", catalog, (), ("p9.48xlarge",), ())
     assert new is not None and new.instance_types == frozenset({"p9.48xlarge"})
+
+
+def test_a_name_that_no_other_table_knows_is_taken_and_told_with_what_is_near(run: Run, tmp_path: Path) -> None:
+    day = (NOW - timedelta(days=1)).date()
+    rows = [f"{where},,{name},on_demand,{amount},USD,{day},ours" for where, name, amount in (
+        ("us-east-1", "p4d.24xlarge", 21), ("us-esat-1", "g5.xlarge", 1), ("us-east-1", "p99.48xlarge", 50), ("us-esat-1", "g6.xlarge", '"0,9"'), ("us-east-1", "g6.xlarge", "0,9"),
+    )]  # fmt: skip
+    file = tmp_path / "aws.csv"
+    file.write_text("region,zone,instance_type,purchase,price,currency,as_of,source\n" + "\n".join(rows))
+    done = run("prices", "import", file)
+    assert done.code == 4 and "3 prices taken" in done.out
+    assert [line.strip() for line in done.err.splitlines()] == [
+        "row 5, column price: The price '0,9' has a decimal comma: write a point, like '0.9'.",
+        'row 6, column -: it has 9 cells where the header has 8; a comma inside a cell needs quotes, and "0,9" is 0.9.',
+        "note: row 3, column region: no other table knows 'us-esat-1' (did you mean us-east-1?); it was taken.",
+        "note: row 4, column instance_type: no other table knows 'p99.48xlarge' (did you mean p5.48xlarge?); it was taken.",
+    ]

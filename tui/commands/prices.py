@@ -24,7 +24,9 @@ from tui.progress import LiveLine, live_line
 
 if TYPE_CHECKING:
     from pricing.catalog import Offer
+    from pricing.price_file import PriceFile
     from pricing.pricebook import PriceBook
+    from pricing.prices import Price
     from pricing.refresh import Summary
 
 SHOWN_OFFERS = 50
@@ -236,22 +238,47 @@ def import_(context: Context, arguments: argparse.Namespace) -> ExitCode:
     if cloud is not None and cloud not in CLOUDS:
         raise WrongUsage(f"--cloud {fmt.clean(cloud)}: there are {', '.join(CLOUDS)}.")
     found = read_price_file(path.read_bytes(), path.name, cloud, CLOUDS, now)
+    context.catalog()  # what was known before
     with context.open_prices() as book:
         result = book.put(found.prices, now, accept=arguments.accept)
-    refused = [f"row {found.rows[price]}, column price: {sentence}" for price, sentence in result.refused]
-    faults = [*map(str, found.faults), *refused]
+    told = [(found.rows[price], f"row {found.rows[price]}, column price: {sentence}") for price, sentence in result.refused]
+    faults = [text for _, text in sorted([*told, *((fault.row, str(fault)) for fault in found.faults)])]
+    notes = _notes(context, found, {price for price, _ in result.refused})
+    notes += [f"row {found.rows[price]}, column price: {sentence}" for price, sentence in result.warned]
     kept = result.new + result.changed + result.unchanged
     if arguments.json:
         record = {"file": str(path), "new": result.new, "changed": result.changed, "unchanged": result.unchanged}
-        print_json({**record, "held": result.held, "refused": faults})
+        print_json({**record, "held": result.held, "refused": faults, "notes": notes})
     else:
         print(
             f"{kept} prices taken: {result.new} new, {result.changed} changed, {result.unchanged} known; {len(faults)} refused"
         )
         _say_some(faults)
+        _say_some([f"note: {sentence}" for sentence in notes])
     if not faults:
         return ExitCode.DONE
     return ExitCode.PARTLY if kept else ExitCode.FAILED
+
+
+def _notes(context: Context, found: PriceFile, refused: set[Price]) -> list[str]:
+    """Of rows that were taken: a type or a region that nothing else knows may be a slip of the pen. Each is told once."""
+    from pricing.lookup import did_you_mean
+
+    catalog, told, notes = context.catalog(), set[str](), list[str]()
+    taken = sorted((row, price) for price, row in found.rows.items() if price not in refused)
+    clouds = {price.cloud for _, price in taken}
+    types = {cloud: [shape.instance_type for shape in catalog.instances(cloud)] for cloud in clouds}
+    regions = {cloud: sorted({offer.region for offer in catalog.offers(cloud)}) for cloud in clouds}
+    for row, price in taken:
+        known = catalog.instance(price.cloud, price.instance_type) is not None
+        for column, name, names, is_known in (
+            ("instance_type", price.instance_type, types[price.cloud], known),
+            ("region", price.region, regions[price.cloud], price.region in regions[price.cloud]),
+        ):
+            if not is_known and name not in told:
+                told.add(name)
+                notes.append(f"row {row}, column {column}: no other table knows {name!r}{did_you_mean(name, names)}; it was taken.")
+    return notes
 
 
 def history_(context: Context, arguments: argparse.Namespace) -> ExitCode:
