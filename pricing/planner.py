@@ -60,8 +60,17 @@ class Option(NamedTuple):
     def order(self) -> tuple[object, ...]:
         """Cheapest first, unknown last; then the faster, then by name."""
         shape, usd = self.candidate.shape, self.usd
-        name = (shape.cloud, shape.instance_type, self.candidate.nodes, self.rate.purchase, self.rate.region, self.rate.zone or "")
-        place = (self.storage.tier, self.storage.volume_gb, self.storage.tier_bytes_per_second) if self.storage else ("", 0.0, 0.0)
+        name = (
+            shape.cloud,
+            shape.instance_type,
+            self.candidate.nodes,
+            self.rate.purchase,
+            self.rate.region,
+            self.rate.zone or "",
+        )
+        place = (
+            (self.storage.tier, self.storage.volume_gb, self.storage.tier_bytes_per_second) if self.storage else ("", 0.0, 0.0)
+        )
         return (usd is None, usd or 0, self.seconds, *name, *place)
 
 
@@ -120,7 +129,9 @@ def plan(
         misfits.extend(reasons)
     ordered = tuple(sorted(found, key=Option.order))
     in_time = tuple(one for one in ordered if late(workload, one) is None)
-    return Plan(workload, ordered, front_of(in_time), in_time, tuple(misfits), _reference(workload, catalog, now, terms, table, spot))
+    return Plan(
+        workload, ordered, front_of(in_time, workload.limits.purchases), in_time, tuple(misfits), _reference(workload, catalog, now, terms, table, spot)
+    )
 
 
 def _shapes(workload: Workload, catalog: Catalog) -> Iterator[InstanceType]:
@@ -207,7 +218,13 @@ def _hazard(workload: Workload) -> float:
 
 
 def _option(
-    workload: Workload, candidate: Candidate, storage: Storage | None, timing: Timing, rate: Rate, prices: Prices, spot: SpotModel
+    workload: Workload,
+    candidate: Candidate,
+    storage: Storage | None,
+    timing: Timing,
+    rate: Rate,
+    prices: Prices,
+    spot: SpotModel,
 ) -> Option | None:
     """None: on spot it would practically never end."""
     estimate = None
@@ -252,10 +269,13 @@ def late(workload: Workload, option: Option) -> str | None:
     return None
 
 
-def front_of(found: Iterable[Option]) -> tuple[Option, ...]:
-    """Those that no other beats in time and money at once, cheapest first; unknown money and commitments are left out."""
+def front_of(found: Iterable[Option], asked: Sequence[str] = ()) -> tuple[Option, ...]:
+    """Those that no other beats in time and money at once, cheapest first.
+
+    Unknown money is left out, and so are commitments, but for those that are `asked` for by name.
+    """
     front: list[Option] = []
-    for one in sorted((one for one in found if one.usd is not None and not one.binding), key=Option.order):
+    for one in sorted((one for one in found if one.usd is not None and (not one.binding or one.rate.purchase in asked)), key=Option.order):
         if not front or one.seconds < front[-1].seconds:
             front.append(one)
     return tuple(front)

@@ -58,13 +58,17 @@ def candidates(workload: Workload, shape: InstanceType) -> Iterator[Candidate | 
     if reason is not None:
         yield _misfit(shape, *reason)
         return
-    assert gpu is not None and shape.gpu_count is not None  # noqa: S101 - `_unusable` saw to it
+    assert gpu is not None and shape.gpu_count is not None
     for nodes, per_node in _counts(workload, shape.gpu_count):
         found = _candidate(workload, shape, gpu, wiring, nodes, per_node)
         yield found
     if not _counts(workload, shape.gpu_count):
         asked = workload.limits.gpus
-        yield _misfit(shape, "nodes", f"{asked} GPUs are not a number of its {shape.gpu_count} in at most {workload.limits.max_nodes} nodes")
+        yield _misfit(
+            shape,
+            "nodes",
+            f"{asked} GPUs are not a number of its {shape.gpu_count} in at most {workload.limits.max_nodes} nodes",
+        )
 
 
 def _misfit(shape: InstanceType, kind: str, reason: str) -> Misfit:
@@ -83,7 +87,11 @@ def _outside(workload: Workload, shape: InstanceType) -> tuple[str, str] | None:
         if shape.nvme_bytes is None:
             return "storage", "its local disks are not known"
         if shape.nvme_bytes < limits.local_nvme_bytes:
-            return "storage", f"it has {shape.nvme_bytes / 1e9:,.0f} GB of local disks, {float(limits.local_nvme_bytes) / 1e9:,.0f} GB are asked for"
+            return (
+                "storage",
+                f"it has {shape.nvme_bytes / 1e9:,.0f} GB of local disks, "
+                f"{float(limits.local_nvme_bytes) / 1e9:,.0f} GB are asked for",
+            )
     return None
 
 
@@ -121,13 +129,17 @@ def _counts(workload: Workload, count: int | Fraction) -> list[tuple[int, int]]:
     return [] if rest or nodes > limits.max_nodes else [(nodes, count)]
 
 
-def _candidate(workload: Workload, shape: InstanceType, gpu: Gpu, wiring: Wiring, nodes: int, per_node: int) -> Candidate | Misfit:
+def _candidate(
+    workload: Workload, shape: InstanceType, gpu: Gpu, wiring: Wiring, nodes: int, per_node: int
+) -> Candidate | Misfit:
     ranks = nodes * per_node
     model = workload.model
     if nodes > 1 and model.task == "train" and wiring.network_bytes_per_second is None:
         return _misfit(shape, "nodes", "the speed of its network is not known, so only one node is judged")
     if model.task == "train" and workload.global_batch is not None and workload.global_batch < ranks:
-        return _misfit(shape, "batch", f"the global batch of {workload.global_batch} gives {ranks} GPUs less than a sample each")
+        return _misfit(
+            shape, "batch", f"the global batch of {workload.global_batch} gives {ranks} GPUs less than a sample each"
+        )
     part = float(shape.gpu_count) if isinstance(shape.gpu_count, Fraction) else 1.0
     held = float(shape.gpu_memory_bytes) if shape.gpu_memory_bytes is not None else gpu.memory_bytes * part
     precision, fell = precision_on(model, gpu)

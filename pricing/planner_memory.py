@@ -55,7 +55,14 @@ def memory_of(model: Model, precision: str, ranks: int, gpu_bytes: float, reserv
     if model.sharding == "full":
         formula += f", shared by {ranks} GPUs"
     return Memory(
-        parameters * weights, parameters * gradients, parameters * state, each, None, room, samples, formula + _told(model, each)
+        parameters * weights,
+        parameters * gradients,
+        parameters * state,
+        each,
+        None,
+        room,
+        samples,
+        formula + _told(model, each),
     )
 
 
@@ -99,7 +106,11 @@ def misfit(memory: Memory, model_name: str) -> str | None:
     if memory.samples is None or memory.samples >= 1:
         return None
     need = memory.fixed_bytes + (memory.activations_bytes_per_sample or 0)
-    what = "weights, gradients, optimizer and one sample" if memory.activations_bytes_per_sample else "weights and state, with room for activations,"
+    what = (
+        "weights, gradients, optimizer and one sample"
+        if memory.activations_bytes_per_sample
+        else "weights and state, with room for activations,"
+    )
     return f"needs more than {_gb(need)} on each GPU ({what}); the {model_name} has room for {_gb(memory.room_bytes)}"
 
 

@@ -116,7 +116,9 @@ def billed_seconds(seconds: float) -> int:
     return ceil(seconds - 1e-9)
 
 
-def cost_of(workload: Workload, rate: Rate, nodes: int, billed: int, elapsed: int, storage: Storage | None, prices: Prices) -> Cost:
+def cost_of(
+    workload: Workload, rate: Rate, nodes: int, billed: int, elapsed: int, storage: Storage | None, prices: Prices
+) -> Cost:
     """`billed`: seconds of each node; `elapsed`: seconds from start to end, for what is paid by the month."""
     unknown: list[str] = []
     compute = None if rate.per_hour is None else rate.per_hour * nodes * Fraction(billed, 3600)
@@ -145,7 +147,9 @@ def _stored(
     for monthly, currency, why in parts:
         usd = prices.in_usd(None if monthly is None else monthly * months, currency)
         if usd is None:
-            unknown.append(why if monthly is None else f"storage is priced in {currency}, and terms.toml gives no exchange rate")
+            unknown.append(
+                why if monthly is None else f"storage is priced in {currency}, and terms.toml gives no exchange rate"
+            )
             return None
         total += usd
     return total
@@ -171,6 +175,7 @@ def _egress(workload: Workload, rate: Rate, prices: Prices, unknown: list[str]) 
 
 def cheapest(rates: Iterable[Rate], prices: Prices) -> Rate | None:
     """Of offers of one type and purchase: known prices first, in US dollars; then by place."""
+
     def order(rate: Rate) -> tuple[object, ...]:
         usd = prices.in_usd(rate.per_hour, rate.currency)
         return (usd is None, usd or 0, rate.per_hour is None, rate.per_hour or 0, rate.region, rate.zone or "")

@@ -25,7 +25,9 @@ def plan_record(found: Plan, options: Iterable[Option] | None = None) -> dict[st
         "front": [option_record(found, one) for one in found.front],
         "options": None if options is None else [option_record(found, one) for one in options],
         "soonest": None if soonest is None else option_record(found, soonest),
-        "reference": None if found.reference is None else [option_record(found.reference, one) for one in found.reference.front],
+        "reference": None
+        if found.reference is None
+        else [option_record(found.reference, one) for one in found.reference.front],
         "counts": {
             "options": len(found.options),
             "in_time": len(found.in_time),

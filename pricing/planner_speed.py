@@ -22,7 +22,8 @@ from pricing.planner_workload import Assumed, Measured, Model, Workload
 VECTOR_EFFICIENCY = Fraction(1, 2)
 """Without matrix cores. ResNet-50 in fp32 on V100: 367 img/s x 24.6 GFLOP = 57 % of 15.7 TFLOPS (NVIDIA/DeepLearningExamples)."""
 TOKEN_EFFICIENCY = Fraction(35, 100)
-"""Transformers on matrix cores. Llama 3 8B, H100, FP8: 711 of 1979 TFLOPS = 36 % (NeMo 24.12); GPT-2 1.2B, V100: 48 % (Megatron-LM v1.0)."""
+"""Transformers on matrix cores. Llama 3 8B, H100, FP8: 711 of 1979 TFLOPS = 36 % (NeMo 24.12); GPT-2 1.2B, V100: 48 %
+(Megatron-LM v1.0); older: Transformer-XL base, V100 34 %, A100 22 % (DeepLearningExamples)."""
 OTHER_EFFICIENCY = Fraction(20, 100)
 """Anything else on matrix cores. ResNet-50: A100 2470 img/s = 19 %, V100 1200 img/s = 24 % of the peak (DeepLearningExamples)."""
 MEMORY_EFFICIENCY = 0.6
@@ -106,7 +107,9 @@ def speed_of(workload: Workload, gpu: Gpu, precision: str, part: float, used: in
         return f"no peak figure of the {gpu.model} in {precision} is at hand: a [[measured]] throughput would do"
     base = None if workload.assumed.efficiency is not None else _scaled(workload, gpu, precision)
     if base is not None:
-        return _limited(Speed(base[0] * part, "scaled", base[0] * flops / peak if flops else None, peak, base[1]), workload, gpu, part)
+        return _limited(
+            Speed(base[0] * part, "scaled", base[0] * flops / peak if flops else None, peak, base[1]), workload, gpu, part
+        )
     if flops is None:
         return "nothing tells its speed: neither flops_per_sample nor a measurement to scale from"
     efficiency, why = efficiency_of(workload, gpu, precision)
@@ -177,9 +180,12 @@ def _ratio(gpu: Gpu, precision: str, base: Gpu, measured_in: str) -> tuple[float
     if gpu.memory_bytes_per_second and base.memory_bytes_per_second:
         memory = gpu.memory_bytes_per_second / base.memory_bytes_per_second
         if memory < peaks:
-            return memory, f"memory bandwidth, {base.memory_bytes_per_second / 1e9:,.0f} to {gpu.memory_bytes_per_second / 1e9:,.0f} GB/s"
-    words = f"peak, {measured_in} {(base.flops[measured_in] or 0) / 1e12:g} to {precision} {(gpu.flops[precision] or 0) / 1e12:g} TFLOPS"
-    return peaks, words
+            return (
+                memory,
+                f"memory bandwidth, {base.memory_bytes_per_second / 1e9:,.0f} to {gpu.memory_bytes_per_second / 1e9:,.0f} GB/s",
+            )
+    before, after = (base.flops[measured_in] or 0) / 1e12, (gpu.flops[precision] or 0) / 1e12
+    return peaks, f"peak, {measured_in} {before:g} to {precision} {after:g} TFLOPS"
 
 
 def _measured_gpu(one: Measured, precision: str) -> Gpu | None:
@@ -194,7 +200,9 @@ def _measured_gpu(one: Measured, precision: str) -> Gpu | None:
 def link_of(gpu: Gpu, wiring: Wiring, per_node: int, assumed: Assumed) -> tuple[float, str]:
     """Bytes per second that a ring among a node's GPUs gives each of them, and over what."""
     if gpu.link_bytes_per_second and (wiring.inside == "link" or (wiring.inside == "pairs" and per_node <= 2)):
-        return gpu.link_bytes_per_second * float(assumed.link_efficiency), "NVLink" if gpu.runtime == "cuda" else "Infinity Fabric"
+        return gpu.link_bytes_per_second * float(
+            assumed.link_efficiency
+        ), "NVLink" if gpu.runtime == "cuda" else "Infinity Fabric"
     return (PCIE_NEW if (gpu.compute_capability or 8.0) >= 8.0 else PCIE_OLD), "PCIe"
 
 
@@ -226,9 +234,7 @@ def _network_name(wiring: Wiring) -> str:
     return f"{name} {(wiring.network_bytes_per_second or 0) * 8 / 1e9:g} Gbit/s"
 
 
-def step_of(
-    workload: Workload, gpu: Gpu, wiring: Wiring, speed: Speed, nodes: int, per_node: int, fits: int | None
-) -> Step:
+def step_of(workload: Workload, gpu: Gpu, wiring: Wiring, speed: Speed, nodes: int, per_node: int, fits: int | None) -> Step:
     """One step on all GPUs. `fits`: samples of a micro-batch that fit into one GPU's memory; None: not known."""
     ranks = nodes * per_node
     batch = workload.global_batch or ranks

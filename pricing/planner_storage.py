@@ -140,9 +140,15 @@ def options(site: Site, table: Iterable[Tier]) -> tuple[list[Storage], list[str]
     home = row_of(table, site.shape.cloud, "object")
     for name in site.data.tiers:
         row = row_of(table, site.shape.cloud, name)
-        if row is None or home is None:
-            continue
-        made = _local(site, row, home) if name == "local_nvme" else _object(site, home) if name == "object" else _volumes(site, row, home)
+        if row is None or home is None or (name == "attached_ssd" and site.shape.nvme_bytes != 0):
+            continue  # to a type that comes with local disks none are added
+        made = (
+            _local(site, row, home)
+            if name == "local_nvme"
+            else _object(site, home)
+            if name == "object"
+            else _volumes(site, row, home)
+        )
         if isinstance(made, str):
             reasons.append(made)
         else:
@@ -155,7 +161,9 @@ def _local(site: Site, row: Tier, home: Tier) -> list[Storage] | str:
     if disk is None:
         return "its local disks are not known"
     if disk < size:
-        return f"its local disks hold {disk / GB:,.0f} GB, the data has {size / GB:,.0f} GB" if disk else "it has no local disks"
+        return (
+            f"its local disks hold {disk / GB:,.0f} GB, the data has {size / GB:,.0f} GB" if disk else "it has no local disks"
+        )
     rate = _throughput(row, disk / GB)
     return [_made(site, row, home, 0.0, site.nodes, rate, Fraction(0))]
 
@@ -214,7 +222,9 @@ def _made(site: Site, row: Tier, home: Tier, gb: float, volumes: int, rate: floa
     monthly = None if price is None or kept is None or home.currency != row.currency else price + kept
     restaged = row.tier in ("local_nvme", "attached_ssd")
     sources = (row.source, home.source)
-    return Storage(row.tier, row.name, volumes, gb, total, first, max(first, later), stage, restaged, monthly, row.currency, sources)
+    return Storage(
+        row.tier, row.name, volumes, gb, total, first, max(first, later), stage, restaged, monthly, row.currency, sources
+    )
 
 
 def _rounded(row: Tier, gb: float) -> float:

@@ -41,7 +41,9 @@ def size(value: object) -> Fraction:
     if found := re.fullmatch(rf"{_NUMBER}\s*([kKMGTP])iB", text, re.ASCII):
         return _positive(found[1], value) * _BINARY[found[2].lower()]
     if found := re.fullmatch(rf"({_NUMBER}\s*[kmgtp])b?", text, re.IGNORECASE | re.ASCII):
-        raise ValueError(f"is '{text[:40]}', which has two meanings: write {found[1].upper()}B (decimal) or {found[1].upper()}iB")
+        raise ValueError(
+            f"is '{text[:40]}', which has two meanings: write {found[1].upper()}B (decimal) or {found[1].upper()}iB"
+        )
     raise _fault(text, "size", "500GB, 115kB or 40GiB")
 
 

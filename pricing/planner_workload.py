@@ -6,7 +6,8 @@ by the part of the planner that assumes it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
 from typing import Literal
@@ -171,3 +172,8 @@ class Workload:
     note: str = ""
     told: frozenset[str] = frozenset()
     """Keys that the file has, such as `checkpoint.every`."""
+
+
+def with_measured(workload: Workload, more: Iterable[Measured]) -> Workload:
+    """The workload with throughput that was measured elsewhere (a recipe's calibration) beside its own."""
+    return replace(workload, measured=(*workload.measured, *more))

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from pricing.instances import name_key
+from pricing.offers import PURCHASES
 from pricing.planner import Option, Plan, late
 from pricing.planner_spot import HAZARD_PER_HOUR, WAIT_SECONDS
 from tui import format as fmt
@@ -93,7 +94,9 @@ def head(plan: Plan) -> list[str]:
     deadline = "" if limit is None else f", deadline {duration(float(limit))}"
     budget = work.limits.budget_usd
     money = "" if budget is None else f", budget {fmt.usd(budget)}"
-    lines = [f"{fmt.clean(work.name)}: {_many(float(work.samples))} samples{each} in {work.model.precision}{batch}{deadline}{money}"]
+    lines = [
+        f"{fmt.clean(work.name)}: {_many(float(work.samples))} samples{each} in {work.model.precision}{batch}{deadline}{money}"
+    ]
     return lines + ([fmt.clean(work.note)] if work.note else [])
 
 
@@ -122,19 +125,27 @@ def in_mind(plan: Plan) -> str:
     return f"{wanted.gpus} x {wanted.gpu_model}{disk}"
 
 
-def details(plan: Plan, option: Option, title: str, *, memory: bool = True) -> list[str]:
-    """What an option's time and money are made of."""
+def details(plan: Plan, option: Option, title: str, *, memory: bool = True, others: bool = True) -> list[str]:
+    """What an option's time and money are made of; with `others`, how else its data may lie and how else it may be bought."""
     one, rate = option.candidate, option.rate
     place = f"{rate.cloud} {rate.zone or rate.region}"
     chance = option.spot.late_chance if option.spot else None
     risk = "" if chance is None else f", late with a chance of {f'{chance:.1%}' if chance >= 0.0005 else 'less than 0.1%'}"
-    lines = [f"{title}: {_hardware(option)} in {place}, {rate.purchase}: {amount(option, 20)}, {duration(option.seconds)}{risk}"]
+    lines = [
+        f"{title}: {_hardware(option)} in {place}, {rate.purchase}: {amount(option, 20)}, {duration(option.seconds)}{risk}"
+    ]
     lines += [f"  time    {_time(option)}", f"  speed   {_speed(option)}"]
     if memory:
         lines.append(f"  memory  {_memory(option)}")
     if option.storage is not None:
         lines.append(f"  data    {_storage(option)}")
     lines.append(f"  money   {_money(option)}")
+    if others:
+        lines += [
+            f"  {title:<8}{text}"
+            for title, text in (("stored", _tiers(plan, option)), ("bought", _purchases(plan, option)))
+            if text
+        ]
     lines += [f"  note    {fmt.clean(note)}" for note in one.notes]
     why = late(plan.workload, option)
     return lines + ([f"  but     it {why}"] if why else [])
@@ -154,9 +165,11 @@ def _time(option: Option) -> str:
     if timing.stage:
         parts.append(f"copy to the nodes {duration(timing.stage)}")
     pace = {"compute": "computing", "exchange": "the exchange of gradients", "reading": "reading", "cpu": "the CPUs' preparing"}
-    work = f"{timing.steps:,} steps {duration(timing.work)} ({_ms(timing.later_step)} each, set by {pace[timing.limit]}; compute {_ms(step.compute_seconds)}"
+    work = f"{timing.steps:,} steps {duration(timing.work)} ({_ms(timing.later_step)} each, set by {pace[timing.limit]}"
+    work += f"; compute {_ms(step.compute_seconds)}"
     if step.exchange is not None:
-        work += f", exchange {_ms(step.exchange.seconds)} over {step.exchange.bottleneck}, {_ms(step.exchange.exposed_seconds)} of it not hidden"
+        work += f", exchange {_ms(step.exchange.seconds)} over {step.exchange.bottleneck}"
+        work += f", {_ms(step.exchange.exposed_seconds)} of it not hidden"
     parts.append(work + ")")
     if timing.checkpoints:
         several = "" if timing.checkpoints == 1 else "s"
@@ -187,12 +200,13 @@ def _memory(option: Option) -> str:
 
 def _storage(option: Option) -> str:
     storage, need = option.storage, option.need_bytes_per_second
-    assert storage is not None  # noqa: S101 - the caller looked
+    assert storage is not None  # the caller looked
     size = f", {storage.volumes} x {storage.volume_gb:,.0f} GB" if storage.volume_gb else ""
     fed = option.fed or 0.0
     verdict = "the GPUs never wait" if fed >= 1 else f"the GPUs wait: it gives {fed:.0%} of it"
     return (
-        f"{storage.name}{size}: {need / 1e6:,.0f} MB/s wanted; it gives {storage.first_bytes_per_second / 1e6:,.0f} MB/s in the first epoch, "
+        f"{storage.name}{size}: {need / 1e6:,.0f} MB/s wanted; "
+        f"it gives {storage.first_bytes_per_second / 1e6:,.0f} MB/s in the first epoch, "
         f"{storage.later_bytes_per_second / 1e6:,.0f} later: {verdict}"
     )
 
@@ -201,11 +215,57 @@ def _money(option: Option) -> str:
     rate, cost = option.rate, option.cost
     price = fmt.UNKNOWN if rate.per_hour is None else f"{_native(rate.per_hour, rate.currency)}/h"
     hours = f"{option.candidate.nodes} x {option.billed_seconds / 3600:.2f} h x {price}"
-    parts = [f"nodes {_part(cost.compute)} ({hours}{', ' + rate.changed if rate.changed else ''}; as of {rate.as_of}, {fmt.clean(rate.source)})"]
+    parts = [
+        f"nodes {_part(cost.compute)} ({hours}{', ' + rate.changed if rate.changed else ''}; as of {rate.as_of}, {fmt.clean(rate.source)})"
+    ]
     parts.append(f"storage {_part(cost.storage)}")
     if cost.egress is None or cost.egress:
         parts.append(f"data that leaves its place {_part(cost.egress)}")
     return " + ".join(parts) + "".join(f"; {fmt.clean(why)}" for why in cost.unknown)
+
+
+def _same(plan: Plan, option: Option) -> list[Option]:
+    """Every option of the same hardware, cheapest first."""
+    one = option.candidate
+    return [other for other in plan.options if other.candidate.shape == one.shape and other.candidate.nodes == one.nodes]
+
+
+def _tiers(plan: Plan, option: Option) -> str:
+    """The same hardware, bought alike in the same place, by where the data lies."""
+    found: dict[str, str] = {}
+    for other in _same(plan, option):
+        storage = other.storage
+        if storage is None or (other.rate.purchase, other.rate.region, other.rate.zone) != (
+            option.rate.purchase,
+            option.rate.region,
+            option.rate.zone,
+        ):
+            continue
+        size = f" {storage.volume_gb:,.0f} GB" if storage.volume_gb else ""
+        fed = other.fed or 0.0
+        verdict = "fed" if fed >= 1 else f"fed {fed:.0%}"
+        found.setdefault(f"{storage.name}{size} {verdict}", f"{amount(other, 20)} {duration(other.seconds)}")
+    return "; ".join(f"{name} {figures}" for name, figures in found.items())
+
+
+def _purchases(plan: Plan, option: Option) -> str:
+    """The same hardware with the data alike, by how it is bought; what has no price is said."""
+    tier = option.storage.tier if option.storage else None
+    found: dict[str, str] = {}
+    for other in _same(plan, option):
+        if (other.storage.tier if other.storage else None) == tier:
+            binding = " (share of a commitment)" if other.binding else ""
+            found.setdefault(
+                other.rate.purchase, f"{amount(other, 20)} {duration(other.seconds)} in {fmt.clean(other.rate.region)}{binding}"
+            )
+    allowed = plan.workload.limits.purchases or PURCHASES
+    lacking = [
+        name
+        for name in PURCHASES
+        if name in allowed and name not in found and (name != "spot" or plan.workload.run.interruptible)
+    ]
+    words = [f"{name} {figures}" for name, figures in found.items()]
+    return "; ".join([*words, *([f"{', '.join(lacking)}: no price known"] if lacking else [])])
 
 
 def _part(value: Fraction | None) -> str:
@@ -220,26 +280,39 @@ def assumptions(plan: Plan, shown: Iterable[Option]) -> list[str]:
     """What the shown figures rest on, apart from what was told."""
     work, shown = plan.workload, list(shown)
     marks = sorted({one.candidate.speed.how for one in shown}, key=list(MARKS).index)
-    words = {"measured": "m measured on this GPU", "scaled": "s scaled from a measured GPU", "peak": "p peak figures x efficiency"}
+    words = {
+        "measured": "m measured on this GPU",
+        "scaled": "s scaled from a measured GPU",
+        "peak": "p peak figures x efficiency",
+    }
     found = ["speed: " + ", ".join(words[one] for one in marks)]
     found += sorted({f"peak: {one.candidate.speed.source}" for one in shown if one.candidate.speed.how == "peak"})
     assumed = work.assumed
     found.append(
-        f"exchange: ring all-reduce, {float(assumed.link_efficiency):.0%} of NVLink and {float(assumed.network_efficiency):.0%} of the network count, "
+        f"exchange: ring all-reduce, {float(assumed.link_efficiency):.0%} of NVLink and "
+        f"{float(assumed.network_efficiency):.0%} of the network count, "
         f"hidden behind {float(assumed.overlap):.0%} of the backward pass of the last micro-batch"
     )
     if any(one.spot for one in shown):
         told = work.run.interruptions_per_hour
         rate, wait = HAZARD_PER_HOUR if told is None else float(told), work.run.spot_wait_seconds
         found.append(
-            f"spot: {rate:g} interruptions an hour and node{'' if told is not None else ' (assumed)'}, restart {duration(float(work.run.changeover_seconds))}, "
+            f"spot: {rate:g} interruptions an hour and node{'' if told is not None else ' (assumed)'}, "
+            f"restart {duration(float(work.run.changeover_seconds))}, "
             f"wait {duration(WAIT_SECONDS if wait is None else float(wait))}; work since the last checkpoint is lost"
         )
     if work.data is not None:
-        found.append("data: read beside computing; half of a node's memory caches it; storage prices of one region a cloud; requests not counted")
+        found.append(
+            "data: read beside computing; half of a node's memory caches it; "
+            "storage prices of one region a cloud; requests not counted"
+        )
     dates = sorted({one.rate.as_of for one in shown})
     if dates:
-        found.append(f"prices: as of {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "") + "; quota and free capacity are not known")
+        found.append(
+            f"prices: as of {dates[0]}"
+            + (f" to {dates[-1]}" if dates[-1] != dates[0] else "")
+            + "; quota and free capacity are not known"
+        )
     return found
 
 
@@ -276,7 +349,9 @@ def compared(plans: Sequence[tuple[str, Plan]]) -> tuple[tuple[str, ...], list[t
     for label, picked in (("cheapest", "cheapest"), ("fastest", "fastest")):
         found = [getattr(plan, picked) for _, plan in plans]
         rows.append((f"{label}: hardware", *(_side(one, lambda o: cells(o)[0]) for one in found)))
-        rows.append(("  where", *(_side(one, lambda o: f"{o.rate.cloud} {o.rate.region} {BUY[o.rate.purchase]}") for one in found)))
+        rows.append(
+            ("  where", *(_side(one, lambda o: f"{o.rate.cloud} {o.rate.region} {BUY[o.rate.purchase]}") for one in found))
+        )
         rows.append(("  time", *(_side(one, lambda o: duration(o.seconds)) for one in found)))
         rows.append(("  money", *(_side(one, amount) for one in found)))
     rows.append(("options in time", *(f"{len(plan.in_time)} of {len(plan.options)}" for _, plan in plans)))

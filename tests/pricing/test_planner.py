@@ -140,7 +140,11 @@ def test_scaling_from_v100_to_a100_comes_near_what_nvidia_measured(measured: flo
     table["measured"] = [{"gpu": "V100", "samples_per_second": measured, "source": "DGX-1"}]
     table["limits"] = {"gpu_models": ["A100"], "gpus": 1}
     del table["reference"]
-    speeds = {option.candidate.speed for option in plan(read(table), CATALOG, NOW).options if option.candidate.gpu.memory_bytes == 40e9}
+    speeds = {
+        option.candidate.speed
+        for option in plan(read(table), CATALOG, NOW).options
+        if option.candidate.gpu.memory_bytes == 40e9
+    }
     assert speeds and all(speed.how == "scaled" and abs(speed.samples_per_second / goal - 1) < 0.2 for speed in speeds)
 
 
@@ -261,7 +265,7 @@ def test_more_bandwidth_in_a_node_is_never_slower(monkeypatch: pytest.MonkeyPatc
         before: dict[tuple[object, ...], float] = {}
         for factor in (0.25, 1, 4, 16):
 
-            def changed(shape, form, factor=factor):  # noqa: ANN001, ANN202
+            def changed(shape, form, factor=factor):
                 gpu = gpu_of(shape, form)
                 return None if gpu is None else gpu._replace(**{field: getattr(gpu, field) * factor})
 
@@ -286,7 +290,9 @@ def test_faster_storage_is_never_slower_and_a_slow_one_starves_the_gpus(tmp_path
             assert (option.timing.limit == "reading") <= (option.fed < 1), "who waits for reading is not fed"
         assert all(seconds <= before.get(hardware, inf) + 1e-6 for hardware, seconds in now.items())
         before = now
-    ways = [option for option in plan(work, catalog, NOW).options if key(option)[0:5:2] == ("g5.48xlarge", "on_demand", "block")]
+    ways = [
+        option for option in plan(work, catalog, NOW).options if key(option)[0:5:2] == ("g5.48xlarge", "on_demand", "block")
+    ]
     starved, fed = sorted(ways, key=lambda option: option.fed or 0)
     assert (starved.fed or 0) < 1 <= (fed.fed or 0) and starved.storage is not None and fed.storage is not None
     assert fed.storage.tier_bytes_per_second == 592e6, "as much throughput is bought as 5,376 img/s x 110 kB need"
@@ -297,11 +303,15 @@ def test_the_front_is_what_nothing_beats() -> None:
     for name in example_names():
         found = example(name)
         known = [option for option in found.in_time if option.usd is not None and not option.binding]
-        assert found.cheapest is not None and found.cheapest.usd == min(option.usd for option in known if option.usd is not None)
+        assert found.cheapest is not None and found.cheapest.usd == min(
+            option.usd for option in known if option.usd is not None
+        )
         assert found.fastest is not None and found.fastest.seconds == min(option.seconds for option in known)
         for option in found.front:
             assert option.usd is not None
-            assert not any(other.usd < option.usd and other.seconds <= option.seconds for other in known if other.usd is not None)
+            assert not any(
+                other.usd < option.usd and other.seconds <= option.seconds for other in known if other.usd is not None
+            )
 
 
 def test_spot_at_or_above_on_demand_is_never_told(tmp_path: Path) -> None:
@@ -390,7 +400,9 @@ def test_inference_needs_no_exchange_no_optimizer_and_no_checkpoints() -> None:
         "train": {"samples": "10M"}, "limits": {"gpu_models": ["T4", "L4"], "max_nodes": 2},
     }  # fmt: skip
     found = plan(read(table), CATALOG, NOW)
-    assert found.front and all(option.candidate.step.exchange is None and option.timing.checkpoints == 0 for option in found.options)
+    assert found.front and all(
+        option.candidate.step.exchange is None and option.timing.checkpoints == 0 for option in found.options
+    )
     assert {option.candidate.memory.fixed_bytes for option in found.options} == {7e9}
 
 
@@ -422,6 +434,8 @@ def test_reserved_capacity_is_listed_and_never_on_the_front() -> None:
     found = plan(work, CATALOG, NOW)
     assert {"reserved_1y", "reserved_3y"} <= {option.rate.purchase for option in found.options}
     assert all(option.rate.purchase in ("on_demand", "spot") for option in found.front)
+    asked = plan(replace(work, limits=replace(work.limits, purchases=("reserved_1y",))), CATALOG, NOW)
+    assert asked.front and all(option.rate.purchase == "reserved_1y" for option in asked.front)
 
 
 # -- interruptions --------------------------------------------------------------------------------------------------------
@@ -498,7 +512,7 @@ def test_a_record_of_a_plan_holds_every_figure_and_is_json() -> None:
     hours = Fraction(option["billed_seconds"], 3600)
     compute = Fraction(option["price"]["per_node_hour"]) * option["nodes"] * hours
     assert abs(compute - Fraction(costs["compute"])) < Fraction(1, 100)
-    assert abs(Fraction(costs["compute"]) + Fraction(costs["storage"]) + Fraction(costs["egress"]) - Fraction(option["cost"])) <= Fraction(2, 100)
+    assert abs(
+        Fraction(costs["compute"]) + Fraction(costs["storage"]) + Fraction(costs["egress"]) - Fraction(option["cost"])
+    ) <= Fraction(2, 100)
     assert timing["work"] == pytest.approx(timing["steps"] * max(timing["first_step"], timing["later_step"]), rel=0.2)
-
-

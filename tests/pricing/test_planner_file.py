@@ -93,7 +93,7 @@ def test_what_is_no_quantity_is_refused_with_how_to_write_it(read_one: Any, text
         ({"run": {"spot_wait": "5m"}}, "write interruptible = true"),
         ({"run": {"interruptible": "yes"}}, "must be true or false"),
         ({"limits": {"clouds": "aws"}}, "must be a list of texts"),
-        ({"limits": {"gpu_models": ["A10O"]}}, "did you mean 'A100'?"),
+        ({"limits": {"gpu_models": ["H10O"]}}, "did you mean 'H100'?"),
         ({"limits": {"max_nodes": 0}}, "from 1 to 1024"),
         ({"assume": {"overlap": 2}}, "from 0 to 1"),
         ({"reference": {"gpus": 2}}, "`reference.gpu_model` is missing"),
@@ -139,7 +139,11 @@ def test_the_examples_are_read_and_are_the_three_promised() -> None:
     images, text, clicks = (load(find(name)) for name in example_names())
     assert images.reference is not None and (images.reference.gpu_model, images.reference.gpus) == ("A100", 4)
     assert images.reference.local_nvme_bytes == 500 * 10**9 and images.samples == 405_000_000
-    assert text.reference is not None and (text.reference.gpu_model, text.reference.gpus, text.model.precision) == ("V100", 8, "fp16")
+    assert text.reference is not None and (text.reference.gpu_model, text.reference.gpus, text.model.precision) == (
+        "V100",
+        8,
+        "fp16",
+    )
     assert clicks.reference is not None and (clicks.reference.gpu_model, clicks.reference.gpus) == ("T4", 2)
 
 
@@ -165,7 +169,15 @@ def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:
         table_of(tmp_path / "w.toml")
 
 
-JUNK = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | st.lists(st.integers(), max_size=2) | st.just({})
+JUNK = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=12)
+    | st.lists(st.integers(), max_size=2)
+    | st.just({})
+)
 
 
 @settings(max_examples=150, deadline=None)

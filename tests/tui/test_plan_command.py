@@ -26,7 +26,14 @@ def test_an_example_is_planned_within_eighty_columns_with_its_assumptions(run: R
     assert (done.code, done.err) == (0, "")
     assert max(map(len, done.out.splitlines())) <= 80
     assert done.out.startswith(name) and "What no other option beats" in done.out and "The hardware in mind (" in done.out
-    for told in ("Cheapest: ", "In mind: ", "- speed: ", "- exchange: ring all-reduce", "- prices: as of 20", "types do not fit"):
+    for told in (
+        "Cheapest: ",
+        "In mind: ",
+        "- speed: ",
+        "- exchange: ring all-reduce",
+        "- prices: as of 20",
+        "types do not fit",
+    ):
         assert told in done.out
 
 
@@ -94,7 +101,12 @@ def test_prices_in_yuan_are_shown_and_ranked_with_a_rate(run: Run, tmp_path: Pat
 
 def test_the_examples_are_listed(run: Run) -> None:
     done = run("--examples")
-    assert done.code == 0 and [line.split()[0] for line in done.out.splitlines()] == ["NAME", "image-classifier", "language-model", "recommender"]
+    assert done.code == 0 and [line.split()[0] for line in done.out.splitlines()] == [
+        "NAME",
+        "image-classifier",
+        "language-model",
+        "recommender",
+    ]
     assert [Path(one["file"]).name for one in run("--examples", "--json").json()][0] == "image-classifier.toml"
 
 

@@ -153,7 +153,7 @@ def _details(one: Plan, shown: Sequence[Option], width: int) -> None:
     if one.reference is not None and one.reference.cheapest is not None:
         told.append((one.reference, one.reference.cheapest, "In mind"))
     for owner, option, title in told:
-        _lines(details(owner, option, title, memory=title != "Fastest"), width)
+        _lines(details(owner, option, title, memory=title != "Fastest", others=title != "Fastest"), width)
         print()
     if one.reference is not None and one.reference.cheapest is None:
         from tui.plan_text import in_mind
@@ -163,7 +163,10 @@ def _details(one: Plan, shown: Sequence[Option], width: int) -> None:
 
 def _misfits(one: Plan) -> None:
     print("What does not fit:")
-    rows = [(misfit.cloud, fmt.clean(misfit.instance_type), misfit.gpu_model or fmt.UNKNOWN, fmt.clean(misfit.reason)) for misfit in one.misfits]
+    rows = [
+        (misfit.cloud, fmt.clean(misfit.instance_type), misfit.gpu_model or fmt.UNKNOWN, fmt.clean(misfit.reason))
+        for misfit in one.misfits
+    ]
     print_table(("CLOUD", "TYPE", "GPU", "WHY"), rows, ("left", "left", "left", "left"))
     print()
 
@@ -192,7 +195,8 @@ def _verdict(plans: Sequence[tuple[str, Plan]]) -> ExitCode:
             hardware = f"{soonest.candidate.nodes} x {fmt.clean(soonest.candidate.shape.instance_type)}"
             say(
                 f"rackrate: {which}no hardware meets the deadline of {duration(float(limit))}: the least time is "
-                f"{duration(soonest.seconds)} ({hardware}, {soonest.rate.purchase}); allow more time, or more nodes (limits.max_nodes)."
+                f"{duration(soonest.seconds)} ({hardware}, {soonest.rate.purchase}); allow more time, "
+                "or more nodes (limits.max_nodes)."
             )
         else:
             say(f"rackrate: {which}no option with a known price is within the deadline and the budget; the nearest are shown.")
