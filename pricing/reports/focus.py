@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
 from typing import BinaryIO, TextIO
 
@@ -253,11 +254,18 @@ def write_csv(source: FocusSource, stream: TextIO) -> None:
 
 
 def _text(value: Value) -> str:
-    if isinstance(value, Decimal):
-        return plain(value)
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
-    return "" if value is None else value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        if value.isascii() and "\0" not in value:
+            return value
+        return value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return plain(value) if isinstance(value, Decimal) else _moment(value)
+
+
+@lru_cache(1024)
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def plain(value: Decimal) -> str:

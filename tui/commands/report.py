@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Attributes the cost of a range to who caused it."""
     from pricing.calendar import parse_range
+    from pricing.garbage import paused
     from pricing.grouping import parse_by
 
     zone, now, pricing = context.timezone_name(arguments.tz), datetime.now(UTC), pricing_of(context, arguments)
@@ -43,10 +44,11 @@ def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
         code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
         notice(ledger, pricing, arguments, now)
         task = _Task(context, arguments, ledger, pricing, start, end, zone, now, by)
-        if arguments.compare:
-            head = _compare(task, Path(arguments.compare))
-        else:
-            head = {"focus": _focus, "html": _html}.get(form, _rows)(task, form)
+        with paused():
+            if arguments.compare:
+                head = _compare(task, Path(arguments.compare))
+            else:
+                head = {"focus": _focus, "html": _html}.get(form, _rows)(task, form)
     _say_about(head)
     return code
 
