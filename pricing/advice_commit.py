@@ -21,7 +21,7 @@ from pricing import advice_spot
 from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
 from pricing.commitment_mix import Problem, exact_cost, run
 from pricing.commitment_mix_calls import calls_of, commitment_of, how_of
-from pricing.commitment_mix_lp import cheapest, hindsight
+from pricing.commitment_mix_lp import Plan, cheapest, hindsight
 from pricing.commitment_mix_offers import Mix, Offer, mix_of
 from pricing.commitment_mix_owned import active, covers
 from pricing.commitments import recommend
@@ -47,7 +47,7 @@ def actions(case: Case) -> list[Action]:
     if not chosen:
         return []
     best = hindsight(mix.unlimited)
-    return [_action(case, mix, part, best) for part in _parts(mix, plan.bought, chosen) if part.saving > 0]
+    return [_action(case, mix, part, best) for part in _parts(mix, plan, chosen) if part.saving > 0]
 
 
 def notes(case: Case) -> list[str]:
@@ -93,11 +93,12 @@ class _Part:
     used: float | None
 
 
-def _parts(mix: Mix, bought: Sequence[Fraction], chosen: Sequence[int]) -> list[_Part]:
+def _parts(mix: Mix, plan: Plan, chosen: Sequence[int]) -> list[_Part]:
     """Reservations first, as they are used first."""
+    bought = plan.bought
     order = sorted(chosen, key=lambda place: (mix.offers[place].is_plan, place))
     steps = [tuple(amount if place in order[:count] else Fraction(0) for place, amount in enumerate(bought)) for count in range(len(order) + 1)]
-    costs = _costs(mix.problem, steps)
+    costs = [plan.cost_of_nothing, *_costs(mix.problem, steps[1:-1]), plan.cost]
     found = []
     before = run(mix.problem, mix.problem.amounts(steps[0]), mix.series)
     for place, step, (old, new) in zip(order, steps[1:], zip(costs, costs[1:], strict=False), strict=True):
@@ -114,11 +115,10 @@ def _parts(mix: Mix, bought: Sequence[Fraction], chosen: Sequence[int]) -> list[
 
 
 def _costs(problem: Problem, steps: Sequence[Sequence[Fraction]]) -> list[Fraction]:
-    """Exact; of many purchases in shared pools only the first and the last, and the others to a millionth of a dollar."""
-    if not problem.coupled or len(steps) <= MANY or problem.counts.size < 20_000:
+    """Exact; of many purchases in shared pools to a millionth of a dollar, since only the whole is told as one sum."""
+    if not problem.coupled or len(steps) < MANY or problem.counts.size < 20_000:
         return [exact_cost(problem, step) for step in steps]
-    between = [Fraction(round(float(run(problem, problem.amounts(step)).costs @ problem.weights) * 10**6), 10**6) for step in steps[1:-1]]
-    return [exact_cost(problem, steps[0]), *between, exact_cost(problem, steps[-1])]
+    return [Fraction(round(float(run(problem, problem.amounts(step)).costs @ problem.weights) * 10**6), 10**6) for step in steps]
 
 
 def _action(case: Case, mix: Mix, part: _Part, best: Sequence[Fraction]) -> Action:

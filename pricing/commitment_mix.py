@@ -22,6 +22,8 @@ import numpy as np
 
 UNIT = 3_600_000
 """Node-milliseconds in a node-hour: counts are kept as whole ones."""
+LARGEST = 2**62
+"""Whole numbers below it are reckoned with as machine words."""
 SIZES = {"nano": Fraction(1, 4), "micro": Fraction(1, 2), "small": Fraction(1), "medium": Fraction(2), "large": Fraction(4)}
 XLARGE = 8
 """Normalised units: AWS EC2 user guide, "How Reserved Instances are applied"; N x `xlarge` has N x 8."""
@@ -190,33 +192,75 @@ def _uncovered(whole: np.ndarray, weights: np.ndarray, owned: Fraction) -> Fract
 
 
 def _coupled(problem: Problem, whole: np.ndarray, amounts: Sequence[Fraction]) -> list[Fraction]:
-    """Node-milliseconds that nothing covers, of each coupled pool, over all hours. Whole numbers of any size, no floats."""
-    left = {pool: whole[pool].astype(object) for pool in problem.coupled}
+    """Node-milliseconds that nothing covers, of each coupled pool, over all hours. Whole numbers and fractions, no floats."""
+    left = {pool: whole[pool].copy() for pool in problem.coupled}
+    credit = dict.fromkeys(left, Fraction(0))
     rest: dict[int, np.ndarray] = {}
-    for place, pools in problem.steps:
-        if amounts[place] and pools[0] in left:
-            use = problem.held[place].use
-            scale = lcm(*(rate.denominator for rate in use.values()), amounts[place].denominator)
-            have = rest.setdefault(place, np.full(whole.shape[1], int(amounts[place] * scale) * UNIT, object))
-            _take(have, [(left[pool], int(use[pool] * scale)) for pool in pools])
-    return [Fraction(sum((hours * problem.weights).tolist())) for hours in left.values()]
-
-
-def _take(have: np.ndarray, uses: Sequence[tuple[np.ndarray, int]]) -> None:
-    """One step of all hours: takes from what is left of the pools, and from `have`. Broken only where `have` runs out."""
-    wanted = sum(left * use for left, use in uses)
-    enough = (wanted <= have).astype(bool)
-    have[enough] -= wanted[enough]
-    for left, _ in uses:
-        left[enough] = 0
-    for hour in np.flatnonzero(~enough & (have != 0).astype(bool)).tolist():
-        if len(uses) == 1:
-            left, use = uses[0]
-            left[hour] -= Fraction(have[hour], use)
+    steps = [(place, pools) for place, pools in problem.steps if amounts[place] and pools[0] in left]
+    last = {pool: number for number, (_, pools) in enumerate(steps) for pool in pools}
+    for number, (place, pools) in enumerate(steps):
+        use = problem.held[place].use
+        scale = lcm(*(rate.denominator for rate in use.values()), amounts[place].denominator)
+        have = rest.get(place)
+        if have is None:
+            have = _integers(whole.shape[1], int(amounts[place] * scale) * UNIT)
+        uses = [(pool, int(use[pool] * scale)) for pool in pools]
+        alike = len({(units, problem.pools[pool].price) for pool, units in uses}) == 1
+        if alike and all(last[pool] == number for pool in pools):
+            rest[place], given = _take_last(have, left, uses, problem.weights)
+            credit[pools[0]] += given
         else:
-            for left, _ in uses:
-                left[hour] -= left[hour] * Fraction(have[hour]) / wanted[hour]
-        have[hour] = 0
+            rest[place] = _take(have, left, uses)
+    return [Fraction(sum((hours * problem.weights).tolist())) - credit[pool] for pool, hours in left.items()]
+
+
+def _integers(length: int, value: int) -> np.ndarray:
+    return np.full(length, value, np.int64 if value < LARGEST else object)
+
+
+def _wanted(left: Mapping[int, np.ndarray], uses: Sequence[tuple[int, int]]) -> np.ndarray:
+    """What the pools would take of an option in each hour, exact."""
+    size = sum(int(left[pool].max(initial=0)) * use for pool, use in uses) if all(left[pool].dtype == np.int64 for pool, _ in uses) else LARGEST
+    kind = np.int64 if size < LARGEST else object
+    return np.add.reduce([left[pool].astype(kind) * use for pool, use in uses])
+
+
+def _take_last(
+    have: np.ndarray, left: dict[int, np.ndarray], uses: Sequence[tuple[int, int]], weights: np.ndarray
+) -> tuple[np.ndarray, Fraction]:
+    """The step after which nothing covers these pools, which cost and take the same: (what is left of the option, credit).
+
+    Where the option runs out within an hour, the pools keep what they had, and what it still covered is told as a sum.
+    """
+    wanted = _wanted(left, uses)
+    enough = (wanted <= have).astype(bool)
+    out = ~enough & (have > 0).astype(bool)
+    covered = sum(part * weight for part, weight in zip(have[out].tolist(), weights[out].tolist(), strict=True))
+    for pool, _ in uses:
+        left[pool] = np.where(enough, 0, left[pool])
+    return np.where(enough, have - np.where(enough, wanted, 0), 0), Fraction(covered) / uses[0][1]
+
+
+def _take(have: np.ndarray, left: dict[int, np.ndarray], uses: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Any step: takes from what is left of the pools; broken only where the option runs out."""
+    (pool, use), wanted = uses[0], _wanted(left, uses)
+    if len(uses) == 1 and wanted.dtype == have.dtype == np.int64 and not (have % use).any():
+        taken = np.minimum(have, wanted)
+        left[pool] -= taken // use
+        return have - taken
+    have, wanted = have.astype(object), wanted.astype(object)
+    enough = (wanted <= have).astype(bool)
+    out = np.flatnonzero(~enough & (have != 0).astype(bool)).tolist()
+    have[enough] -= wanted[enough]
+    for pool, use in uses:
+        hours = left[pool].astype(object)
+        hours[enough] = 0
+        for hour in out:
+            hours[hour] -= Fraction(have[hour], use) if len(uses) == 1 else hours[hour] * Fraction(have[hour]) / wanted[hour]
+        whole = not out or all(type(hours[hour]) is int or hours[hour].denominator == 1 for hour in out)
+        left[pool] = hours.astype(np.int64) if whole and left[pool].dtype == np.int64 else hours
+    have[out] = 0
+    return have
 
 
 def normalised_units(instance_type: str) -> Fraction | None:

@@ -72,6 +72,8 @@ def hindsight(problem: Problem, groups: int = GROUPS) -> tuple[Fraction, ...]:
 def _alone(problem: Problem) -> tuple[Fraction, ...]:
     """Reservations of one pool each by the quantile rule, as if there were nothing else to buy."""
     bought = [Fraction(0)] * len(problem.options)
+    coupled = set(problem.coupled)
+    left = run(problem, problem.amounts(bought)).left if coupled else problem.counts
     for pool, name in enumerate(problem.pools):
         of_pool = [(one.cost, place) for place, one in enumerate(problem.options) if one.kind == "reservation" and set(one.use) == {pool}]
         if not of_pool or not name.price:
@@ -79,16 +81,10 @@ def _alone(problem: Problem) -> tuple[Fraction, ...]:
         _, place = min(of_pool)
         one = problem.options[place]
         owned = sum((held.amount for held in problem.owned if set(held.option.use) == {pool} and held.option.kind == "reservation"), Fraction(0))
-        counts = _left_by_plans(problem, pool) if pool in problem.coupled else problem.counts[pool]
-        count = Fraction(quantile(counts, problem.weights, one.cost / name.price, owned if pool not in problem.coupled else Fraction(0)))
+        counts = left[pool] if pool in coupled else problem.counts[pool]
+        count = Fraction(quantile(counts, problem.weights, one.cost / name.price, owned if pool not in coupled else Fraction(0)))
         bought[place] = _allowed(problem.limits, bought, place, count, one.step)
     return tuple(bought)
-
-
-def _left_by_plans(problem: Problem, pool: int) -> np.ndarray:
-    """What owned commitments leave of a pool."""
-    amounts = (*(one.amount for one in problem.owned), *(Fraction(0) for _ in problem.options))
-    return run(problem, amounts).left[pool]
 
 
 def _allowed(limits: Sequence[Limit], bought: Sequence[Fraction], place: int, amount: Fraction, step: Fraction) -> Fraction:
@@ -108,12 +104,13 @@ class _Groups:
         self._counts = problem.counts[list(pools)]
         self._prices = np.array([float(problem.pools[pool].price) for pool in pools])
         self.members = [np.arange(self._counts.shape[1])]
+        spread = [self._spread(self.members[0])]
         while len(self.members) < groups:
-            spread = [self._spread(hours) for hours in self.members]
             widest = int(np.argmax(spread))
-            if spread[widest] <= 0:
+            if spread[widest] <= 0 or not self.split(widest):
                 break
-            self.split(widest)
+            spread[widest] = self._spread(self.members[widest])
+            spread.append(self._spread(self.members[-1]))
 
     def _moments(self, hours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weight, counts = self._weights[hours], self._counts[:, hours]
