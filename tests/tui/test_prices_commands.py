@@ -239,6 +239,6 @@ def test_a_name_that_no_other_table_knows_is_taken_and_told_with_what_is_near(ru
     assert [line.strip() for line in done.err.splitlines()] == [
         "row 5, column price: The price '0,9' has a decimal comma: write a point, like '0.9'.",
         'row 6, column -: it has 9 cells where the header has 8; a comma inside a cell needs quotes, and "0,9" is 0.9.',
-        "note: row 3, column region: no other table knows 'us-esat-1' (did you mean us-east-1?); it was taken.",
+        "note: row 3, column region: no other table knows 'us-esat-1' (did you mean us-west-1 or us-east-1?); it was taken.",
         "note: row 4, column instance_type: no other table knows 'p99.48xlarge' (did you mean p5.48xlarge?); it was taken.",
     ]
