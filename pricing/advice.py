@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["HOURS_PER_MONTH", "KINDS", "Action", "Advice", "Call", "Case", "Need", "advise", "cents"]
 
 KINDS = ("commit", "spot", "stop", "shrink", "move", "capacity_block")
+SCALABLE = ("spot", "move")
+"""What can be done for a part of the node-hours, for that part of the saving."""
 MODULES = {
     "stop": "advice_idle", "shrink": "advice_idle", "commit": "advice_commit", "spot": "advice_spot", "move": "advice_move",
     "capacity_block": "advice_capacity",
@@ -121,7 +123,9 @@ class Advice:
     overlaps: tuple[tuple[int, ...], ...]
     """For each action the places of those that change the same node-hours or nodes, or of which only one can be done."""
     together: tuple[int, ...]
-    """Places of actions that can all be done, chosen from the top."""
+    """Places of actions that can all be done: first what rests on nothing unknown, each time what saves most."""
+    shares: Mapping[int, Fraction]
+    """Place -> how much of its saving counts there: less than 1 where others leave only a part of the node-hours (`SCALABLE`)."""
     saving_per_month: Fraction
     """Of those together."""
     saving_range: tuple[Fraction, Fraction]

@@ -5,12 +5,13 @@ Invariant: in `together` no node is changed twice, no node-hour is saved on twic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from pricing.advice import HOURS_PER_MONTH, KINDS, Action, Advice, Case
+from pricing.advice import HOURS_PER_MONTH, KINDS, SCALABLE, Action, Advice, Case
 from pricing.demand import DemandKey
 
+LEAST_SHARE = Fraction(1, 100)
 TOLERANCE = Fraction(1, 1_000_000)
 """Of a key's node-hours: sums of measured times are floats."""
 
@@ -24,7 +25,7 @@ def ranked(case: Case, found: Iterable[Action], notes: Sequence[str]) -> Advice:
         )
     )
     hours = _node_hours(case, actions)
-    together = chosen(actions, hours)
+    shares = chosen(actions, hours)
     spend, spend_notes = _spend(case)
     told = (*case.demand.notes, *notes, *spend_notes, *case.card.notes)
     return Advice(
@@ -33,17 +34,20 @@ def ranked(case: Case, found: Iterable[Action], notes: Sequence[str]) -> Advice:
             tuple(other for other in range(len(actions)) if other != one and collide(actions[one], actions[other], hours))
             for one in range(len(actions))
         ),
-        together=together,
-        saving_per_month=sum((actions[place].saving_per_month for place in together), Fraction(0)),
-        saving_range=_range([actions[place] for place in together]),
+        together=tuple(sorted(shares)),
+        shares=shares,
+        saving_per_month=sum((actions[place].saving_per_month * share for place, share in shares.items()), Fraction(0)),
+        saving_range=_range(actions, shares),
         spend_per_month=spend,
         notes=tuple(dict.fromkeys(told)),
-        partial=case.demand.partial or bool(spend_notes) or any(action.partial for action in actions),
+        partial=case.demand.partial or bool(spend_notes),
     )
 
 
-def _range(actions: Sequence[Action]) -> tuple[Fraction, Fraction]:
-    low, high = (sum((action.saving_range[end] for action in actions), Fraction(0)) for end in (0, 1))
+def _range(actions: Sequence[Action], shares: Mapping[int, Fraction]) -> tuple[Fraction, Fraction]:
+    low, high = (
+        sum((actions[place].saving_range[end] * share for place, share in shares.items()), Fraction(0)) for end in (0, 1)
+    )
     return low, high
 
 
@@ -63,23 +67,35 @@ def collide(one: Action, other: Action, hours: dict[DemandKey, Fraction]) -> boo
     return any(key in hours and one.claims[key] + other.claims[key] > hours[key] * (1 + TOLERANCE) for key in shared)
 
 
-def chosen(actions: Sequence[Action], hours: dict[DemandKey, Fraction]) -> tuple[int, ...]:
-    """From the top: each action that nothing chosen before it stands against."""
-    left = {key: amount * (1 + TOLERANCE) for key, amount in hours.items()}
+def chosen(actions: Sequence[Action], hours: Mapping[DemandKey, Fraction]) -> dict[int, Fraction]:
+    """Place -> share: each action that nothing chosen before it stands against; what is sure before what is partial."""
+    left = dict(hours)
     groups: set[str] = set()
     nodes: set[str] = set()
-    places = []
-    for place, action in enumerate(actions):
-        fits = all(key not in left or amount <= left[key] for key, amount in action.claims.items())
-        if not fits or action.group in groups or nodes & set(action.nodes):
+    shares: dict[int, Fraction] = {}
+    for place in sorted(range(len(actions)), key=lambda place: (actions[place].partial, place)):
+        action = actions[place]
+        if (action.group and action.group in groups) or nodes & set(action.nodes):
+            continue
+        share = _share(action, left, hours)
+        if not share:
             continue
         for key, amount in action.claims.items():
             if key in left:
-                left[key] -= amount
+                left[key] = max(Fraction(0), left[key] - amount * share)
         groups |= {action.group} if action.group else set()
         nodes |= set(action.nodes)
-        places.append(place)
-    return tuple(places)
+        shares[place] = share
+    return shares
+
+
+def _share(action: Action, left: Mapping[DemandKey, Fraction], hours: Mapping[DemandKey, Fraction]) -> Fraction:
+    """How much of it the node-hours that are left allow; 0 where it does not fit."""
+    parts = [left[key] / amount for key, amount in action.claims.items() if key in left and amount]
+    part = min(parts, default=Fraction(1))
+    if part * (1 + TOLERANCE) >= 1:
+        return Fraction(1)
+    return part if action.kind in SCALABLE and part >= LEAST_SHARE else Fraction(0)
 
 
 def _spend(case: Case) -> tuple[Fraction | None, list[str]]:

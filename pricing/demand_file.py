@@ -48,6 +48,7 @@ class _UsageReader:
         self._file = file
         self._cells: dict[_Cell, tuple[float, int]] = {}
         self._hours: dict[str, int] = {}
+        self._counts: dict[str, float | None] = {}
         self._keys: dict[tuple[str, ...], DemandKey] = {}
         self._spelt: dict[tuple[str | None, ...], DemandKey] = {}
         self._style: tuple[bool, int] | None = None
@@ -61,7 +62,7 @@ class _UsageReader:
         if hour is None:
             hour = self._hours[text] = self._hour(row)
         cell = _Cell(hour, self._key(row), _purchase(row))
-        count = row.number("count", "count")
+        count = self._count(row)
         if count is None:
             self._blank.setdefault(hour, row.line)
             return
@@ -69,8 +70,15 @@ class _UsageReader:
         if before is not None:
             of = f"{cell.key}" + (f" ({cell.purchase})" if cell.purchase else "")
             raise row.fault("hour_utc", f"{hour_text(hour)} of {of} stands in row {before[1]} already: keep one of the two")
-        self._fractions += count.denominator != 1
-        self._cells[cell] = (float(count), row.line)
+        self._fractions += count != int(count)
+        self._cells[cell] = (count, row.line)
+
+    def _count(self, row: Row) -> float | None:
+        text = row.text("count")
+        if text not in self._counts:
+            count = row.number("count", "count")
+            self._counts[text] = None if count is None else float(count)
+        return self._counts[text]
 
     def _hour(self, row: Row) -> int:
         found, aware = moment(row, "hour_utc")

@@ -5,6 +5,7 @@ Invariant: readable at 80 columns; outside text is cleaned; a figure that is not
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -26,6 +27,8 @@ def money(amount: Fraction | None, *, whole: bool = True) -> str:
     """`$1,234`, below 100 (or not `whole`) with cents."""
     if amount is None:
         return fmt.UNKNOWN
+    if not amount:
+        return "$0" if whole else "$0.00"
     sign = "-" if amount < 0 else ""
     if whole and abs(amount) >= 100:
         return f"{sign}${round(abs(amount)):,}"
@@ -73,7 +76,7 @@ def _action_record(advice: Advice, action: Action, place: int) -> dict[str, Any]
         "how": list(action.how),
         "rank": place + 1,
         "partial": action.partial,
-        "counted_in_total": place in advice.together,
+        "counted_in_total": float(advice.shares.get(place, 0)),
         "not_together_with": [other + 1 for other in advice.overlaps[place]],
         "calls": [call_record(call) for call in action.calls],
     }
@@ -111,7 +114,7 @@ def listing(advice: Advice, case: Case, most: int, width: int) -> Iterator[str]:
         return
     yield ""
     shown = advice.actions[:most]
-    ranks = [f"{place + 1}{'*' if place in advice.together else ''}" for place in range(len(shown))]
+    ranks = [f"{place + 1}{_mark(advice.shares.get(place))}" for place in range(len(shown))]
     saves = [money(action.saving_per_month) + ("~" if action.partial else "") for action in shown]
     ranges = [span(*action.saving_range) for action in shown]
     heads = ("#", "KIND", "SAVES/MONTH", "RANGE")
@@ -141,6 +144,10 @@ def _row(cells: Sequence[str], widths: Sequence[int], what: str) -> str:
     return "  ".join((*parts, what)).rstrip()
 
 
+def _mark(share: Fraction | None) -> str:
+    return "" if share is None else "*" if share == 1 else "+"
+
+
 def headline(advice: Advice, case: Case) -> str:
     demand = case.demand
     spend = "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
@@ -157,20 +164,17 @@ def _footer(advice: Advice, shown: int, width: int) -> Iterator[str]:
     total = f"* Together {money(advice.saving_per_month)} a month ({span(*advice.saving_range)})"
     if advice.spend_per_month:
         total += f", {100 * float(advice.saving_per_month / advice.spend_per_month):.0f} % of the spend"
-    left = [place for place in range(len(advice.actions)) if place not in advice.together]
-    if left:
-        total += f"; {_which(left, advice)} would save on the same nodes or hours and is not added"
     yield from wrapped(f"{total}.", width, "  ")
+    parts = [f"{100 * float(share):.0f} % of {place + 1}" for place, share in advice.shares.items() if share < 1]
+    if parts:
+        yield from wrapped(f"+ Counted for the nodes and hours that the others leave: {', '.join(parts)}.", width, "  ")
+    if len(advice.together) < len(advice.actions):
+        yield from wrapped("Without a mark: it would save on the same nodes or hours as those with one, and is not added.", width, "  ")
     if any(action.partial for action in advice.actions[:shown]):
         yield from wrapped("~ rests in part on what is not known: `rackrate advise show N` says on what.", width, "  ")
     if len(advice.actions) > shown:
         yield from wrapped(f"({len(advice.actions) - shown} more: --top {len(advice.actions)})", width, "  ")
     yield from wrapped("The evidence of each: rackrate advise show N (with the same options).", width, "  ")
-
-
-def _which(places: Sequence[int], advice: Advice) -> str:
-    told = ", ".join(str(place + 1) for place in places[:8]) + (" and others" if len(places) > 8 else "")
-    return f"what {told} tells"
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
@@ -228,8 +232,7 @@ def commands(action: Action, width: int) -> Iterator[str]:
 
 def _options(command: str) -> list[str]:
     """Cut before each ` --`, which is never within one word of a shell."""
-    first, *rest = command.split(" --")
-    return [f"{first} ", *(f"--{part} " for part in rest)]
+    return [f"{part} " for part in re.split(r" (?=--[a-z])", command)]
 
 
 def facts(evidence: Mapping[str, Any], width: int) -> Iterator[str]:

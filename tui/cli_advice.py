@@ -41,7 +41,7 @@ def _add_advise(commands: Any, command: Add, json: Json) -> None:
     advise.add_argument("--top", type=int, metavar="N", help="list at most N (default 20)")
     advise.add_argument("--idle-days", type=int, default=7, metavar="N", help="days of evidence to call a node idle (default 7)")
     advise.add_argument("--idle-below", type=float, default=20.0, metavar="PERCENT", help="utilisation that is idle (default 20)")
-    advise.add_argument("--deadline", type=float, metavar="HOURS", help="how long a job that moves to spot may take")
+    _add_assumptions(advise)
     advise.add_argument("--what-if", dest="what_if", metavar="FILE", help="other prices, demand or commitments, side by side (TOML)")
     advise.add_argument("--judge-on", dest="judge_on", metavar="FILE", help="later usage: what the advised purchases would have cost")
     advise.add_argument("--apply", action="store_true", help="print the exact calls; on a terminal each is made once you type it")
@@ -59,6 +59,24 @@ PLAN_EPILOG = """examples:
 A workload is a TOML file; the examples show every usual key. exit codes: 0 planned, 1 nothing fits or is in time, 2 a
 fault in the file
 """
+
+
+def _add_assumptions(advise: argparse.ArgumentParser) -> None:
+    """What the evidence cannot tell."""
+    told = advise.add_argument_group("what the evidence cannot tell")
+    told.add_argument("--interruptible", type=float, metavar="PERCENT", help="how much of the work bears interruptions (0-100)")
+    told.add_argument("--changeover", type=float, metavar="HOURS", help="from an interruption to progress again")
+    told.add_argument("--checkpoint", type=float, metavar="HOURS", help="between two checkpoints")
+    told.add_argument("--deadline", type=float, metavar="HOURS", help="how long a job that moves to spot may take")
+    told.add_argument("--spot-history", metavar="FILE", help="spot prices or availability over time (a file, folder or archive)")
+    told.add_argument("--longest-term", type=int, choices=(1, 3), metavar="YEARS", help="commit for at most 1 or 3 years")
+    told.add_argument("--payment", choices=("no_upfront", "partial_upfront", "all_upfront"), help="only commitments paid so")
+    told.add_argument("--stored-gb", type=float, metavar="GB", help="data that would move with the work")
+    told.add_argument("--transfer-gb", type=float, metavar="GB", help="data that the work would move over regions each month")
+    told.add_argument(
+        "--need", action="append", nargs=5, default=[], metavar=("N", "TYPE", "REGION", "FROM", "TO"),
+        help="nodes needed at a known time, for capacity blocks; may be repeated",
+    )  # fmt: skip
 
 
 def _add_plan(commands: Any, command: Add, json: Json) -> None:

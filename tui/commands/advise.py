@@ -92,8 +92,6 @@ def _asked(arguments: argparse.Namespace) -> _Asked:
             raise WrongUsage(f"--{name.replace('_', '-')} {value}: it must be at least 1.")
     if not 0 < arguments.idle_below <= 100:
         raise WrongUsage(f"--idle-below {arguments.idle_below:g}: it is a percentage above 0, at most 100.")
-    if arguments.deadline is not None and not 0 < arguments.deadline < 1e6:
-        raise WrongUsage(f"--deadline {arguments.deadline:g}: it is in hours, above 0.")
     if arguments.days is not None and (arguments.start or arguments.end):
         raise WrongUsage("Give --days, or --from and --to, not both.")
     if sum(bool(one) for one in (arguments.what_if, arguments.judge_on, arguments.apply)) > 1:
@@ -119,11 +117,13 @@ def _case(
     seen = min(now, demand.end)
     if arguments.usage and now - demand.end > OLD:
         notes.append(f"The usage ends on {demand.end:%Y-%m-%d}: the advice is as of then, at the prices of now.")
-    options = {"idle_days": arguments.idle_days, "idle_below": arguments.idle_below / 100}
-    terms = pricing.terms
+    from tui.commands import advise_options
+
     demand = with_clouds(demand, pricing.catalog)
-    case = Case(demand, card, seen, terms, fleet, deadline_hours=arguments.deadline, options=options)
-    return case, code, notes
+    told, more = advise_options.options(arguments, pricing.catalog)
+    needs = advise_options.needs(arguments, pricing.catalog)
+    case = Case(demand, card, seen, pricing.terms, fleet, needs, arguments.deadline, told)
+    return case, code, [*notes, *more]
 
 
 def _hint(arguments: argparse.Namespace) -> str:

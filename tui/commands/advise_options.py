@@ -1,0 +1,83 @@
+"""What the user tells `advise` that no evidence can: how much bears interruptions, dated needs, spot history, terms and payments.
+
+Invariant: what is not told is left out, never assumed here; the advice says what it assumes instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui import format as fmt
+from tui.errors import WrongUsage
+
+if TYPE_CHECKING:
+    from pricing.advice import Need
+    from pricing.catalog import Catalog
+
+LARGEST = {"interruptible": 100.0, "changeover": 1000.0, "checkpoint": 1000.0, "deadline": 1e6, "stored_gb": 1e9, "transfer_gb": 1e9}
+ZERO_ALLOWED = ("interruptible", "stored_gb", "transfer_gb")
+
+
+def options(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str, Any], list[str]]:
+    """`Case.options`, and notes on what was read."""
+    for name, largest in LARGEST.items():
+        value = getattr(arguments, name)
+        if value is not None and not (0 <= value <= largest and (value or name in ZERO_ALLOWED)):
+            least = "0" if name in ZERO_ALLOWED else "above 0"
+            raise WrongUsage(f"--{name.replace('_', '-')} {value:g}: it must be {least} to {largest:g}.")
+    told: dict[str, Any] = {"idle_days": arguments.idle_days, "idle_below": arguments.idle_below / 100}
+    shares = {"interruptible": ("interruptible", 0.01)}
+    plain = {
+        "changeover": "changeover_hours", "checkpoint": "checkpoint_hours", "payment": "payment", "stored_gb": "stored_gb",
+        "transfer_gb": "transfer_gb_per_month",
+    }  # fmt: skip
+    told |= {key: getattr(arguments, name) * factor for name, (key, factor) in shares.items() if getattr(arguments, name) is not None}
+    told |= {key: getattr(arguments, name) for name, key in plain.items() if getattr(arguments, name) is not None}
+    if arguments.longest_term:
+        told["longest_term_months"] = 12 * arguments.longest_term
+    history, notes = _history(arguments, catalog)
+    return told | history, notes
+
+
+def _history(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str, Any], list[str]]:
+    """Spot prices over time: of the file, else of the price book; availability of traces that have dates."""
+    if not arguments.spot_history:
+        from pricing.spot_history import CatalogHistory
+
+        return ({"spot_history": CatalogHistory(catalog)}, []) if catalog.history is not None else ({}, [])
+    from pricing.market import Market, availability_history, read_history
+
+    reading = read_history(Path(arguments.spot_history))
+    found: dict[str, Any] = {"spot_history": Market(reading.fetches)} if reading.fetches else {}
+    if reading.traces:
+        found["availability"], _ = availability_history(reading.traces)
+    notes = [f"{fmt.clean(arguments.spot_history)}: {len(reading.traps)} things of note in it (`rackrate backtest spot` tells them)."]
+    return found, notes if reading.traps else []
+
+
+def needs(arguments: argparse.Namespace, catalog: Catalog) -> tuple[Need, ...]:
+    """The dated needs. WrongUsage names what is wrong with one."""
+    from pricing.advice import Need
+    from pricing.calendar import parse_range
+    from pricing.catalog import CLOUDS
+    from pricing.demand import DemandKey
+    from pricing.lookup import region_key
+
+    found = []
+    for count, name, region, start, end in arguments.need:
+        if not count.isdecimal() or not int(count):
+            raise WrongUsage(f"--need {fmt.clean(count)} ...: the first word is how many nodes, a whole number above 0.")
+        begins, ends = parse_range(start, end, now=_never())
+        clouds = [cloud for cloud in CLOUDS if catalog.instance(cloud, name) is not None]
+        key = DemandKey(clouds[0] if len(clouds) == 1 else None, region_key(region), name)
+        found.append(Need(key, int(count), begins, ends))
+    return tuple(found)
+
+
+def _never() -> Any:
+    """Both ends are always given, so that `now` decides nothing."""
+    from pricing.calendar import EPOCH
+
+    return EPOCH
