@@ -69,11 +69,15 @@ def notes(case: Case) -> list[str]:
         if need.ends_at <= max(need.starts_at, case.now):
             found.append(f"{name}: it ends before it starts, or is past.")
         elif block_for(need.starts_at, need.ends_at) is None:
-            found.append(f"{name}: it is longer than the longest capacity block ({LONGEST} days); buy blocks one after the other, or reserve.")
+            found.append(
+                f"{name}: longer than the longest capacity block ({LONGEST} days): buy blocks one after the other, or reserve."
+            )
         elif not case.card.rates(need.key, "capacity_block"):
             found.append(f"{name}: no capacity block price is known for {need.key} (`rackrate prices refresh` fetches them).")
         elif case.card.on_demand(need.key) is None:
-            found.append(f"{name}: {need.key} has no known on-demand rate to compare with; a capacity block may be the only way to get it.")
+            found.append(
+                f"{name}: {need.key} has no known on-demand rate to compare with; a capacity block may be the only way to get it."
+            )
     return found
 
 
@@ -143,16 +147,20 @@ def _evidence(
 
 def _risks(case: Case, need: Need, block: Block, rate: Rate, nodes: int) -> tuple[str, ...]:
     found = ["It is paid up front and not refunded: a need that falls away or is late loses all of it.",
-             f"It ends at {block.ends_at:%Y-%m-%d %H:%M} UTC whatever runs then; instances are stopped 30 minutes before."]  # fmt: skip
+             f"It ends at {block.ends_at:%Y-%m-%d %H:%M} UTC whatever runs then; instances stop 30 minutes before."]  # fmt: skip
     if nodes > MOST_OF_ONE:
-        found.append(f"One block has at most {MOST_OF_ONE} instances ({MOST_IN_ALL} in all): it takes {ceil(nodes / MOST_OF_ONE)} blocks.")
+        found.append(
+            f"One block has at most {MOST_OF_ONE} instances ({MOST_IN_ALL} in all): it takes {ceil(nodes / MOST_OF_ONE)} blocks."
+        )
     if nodes > MOST_IN_ALL:
         found.append(f"{nodes} are more than the {MOST_IN_ALL} that an account may hold in blocks.")
     if block.starts_at > case.now + AHEAD:
         found.append(f"Blocks can be bought {AHEAD.days // 7} weeks ahead: not before {block.starts_at - AHEAD:%Y-%m-%d}.")
     if block.starts_at < case.now:
         found.append("Its day has begun: a block that starts at once is shorter and priced by its minutes.")
-    found.append(f"The price is that of the block on offer when it was read ({rate.source or 'no source'}); each date has its own.")
+    found.append(
+        f"The price is that of the block on offer when it was read ({rate.source or 'no source'}); each date has its own."
+    )
     return tuple(found)
 
 
@@ -160,9 +168,11 @@ def _how(need: Need, block: Block, nodes: int) -> tuple[str, ...]:
     least = min(nodes, MOST_OF_ONE)
     return (
         f"aws ec2 describe-capacity-block-offerings --region {need.key.region} --instance-type {need.key.instance_type} "
-        f"--instance-count {least} --capacity-duration-hours {block.hours} --start-date-range {block.starts_at:%Y-%m-%dT%H:%M:%SZ} "
+        f"--instance-count {least} --capacity-duration-hours {block.hours} "
+        f"--start-date-range {block.starts_at:%Y-%m-%dT%H:%M:%SZ} "
         f"--end-date-range {block.ends_at:%Y-%m-%dT%H:%M:%SZ}",
-        f"aws ec2 purchase-capacity-block --region {need.key.region} --capacity-block-offering-id ID --instance-platform Linux/UNIX",
+        f"aws ec2 purchase-capacity-block --region {need.key.region} --capacity-block-offering-id ID "
+        "--instance-platform Linux/UNIX",
     )
 
 
@@ -171,7 +181,11 @@ def _calls(need: Need, block: Block, nodes: int) -> tuple[Call, ...]:
         "InstanceType": need.key.instance_type, "InstanceCount": min(nodes, MOST_OF_ONE), "CapacityDurationHours": block.hours,
         "StartDateRange": block.starts_at, "EndDateRange": block.ends_at,
     }  # fmt: skip
-    bought = {"CapacityBlockOfferingId": "<the offering's id from the call before>", "InstancePlatform": "Linux/UNIX", "DryRun": True}
+    bought = {
+        "CapacityBlockOfferingId": "<the offering's id from the call before>",
+        "InstancePlatform": "Linux/UNIX",
+        "DryRun": True,
+    }
     return (
         Call("ec2", need.key.region, "describe_capacity_block_offerings", asked, "Finds the offering."),
         Call("ec2", need.key.region, "purchase_capacity_block", bought, "Paid at once, not refunded."),

@@ -63,7 +63,7 @@ def notes(case: Case) -> list[str]:
     found = []
     if unpriced:
         found.append(
-            f"No reserved or savings-plan rate is known for {', '.join(unpriced[:4])}{' and others' if len(unpriced) > 4 else ''}: "
+            f"No reserved or savings-plan rate is known for {', '.join(unpriced[:4])}{' and others' * (len(unpriced) > 4)}: "
             "no commitment is advised there (`rackrate prices refresh` fetches them, or --rates tells them)."
         )
     mix = mix_of(case)
@@ -97,7 +97,10 @@ def _parts(mix: Mix, plan: Plan, chosen: Sequence[int]) -> list[_Part]:
     """Reservations first, as they are used first."""
     bought = plan.bought
     order = sorted(chosen, key=lambda place: (mix.offers[place].is_plan, place))
-    steps = [tuple(amount if place in order[:count] else Fraction(0) for place, amount in enumerate(bought)) for count in range(len(order) + 1)]
+    steps = [
+        tuple(amount if place in order[:count] else Fraction(0) for place, amount in enumerate(bought))
+        for count in range(len(order) + 1)
+    ]
     costs = [plan.cost_of_nothing, *_costs(mix.problem, steps[1:-1]), plan.cost]
     found = []
     before = run(mix.problem, mix.problem.amounts(steps[0]), mix.series)
@@ -107,7 +110,8 @@ def _parts(mix: Mix, plan: Plan, chosen: Sequence[int]) -> list[_Part]:
         found.append(
             _Part(
                 mix.offers[place], place, bought[place], (old - new) * hours, before.costs - after.costs,
-                np.maximum((before.left - after.left).mean(axis=1), 0.0) * HOURS_PER_MONTH, after.used[len(mix.problem.owned) + place],
+                np.maximum((before.left - after.left).mean(axis=1), 0.0) * HOURS_PER_MONTH,
+                after.used[len(mix.problem.owned) + place],
             )
         )  # fmt: skip
         before = after
@@ -193,7 +197,9 @@ def _evidence(case: Case, mix: Mix, part: _Part, count: Fraction, best: Sequence
         "rate_as_of": None if rate.as_of is None else rate.as_of.isoformat(),
         "owned": [one.id for one in active(case) if any(covers(case, one, key) for key in offer.rates)],
         "share_on_spot_now": {str(key): share for key in offer.rates if (share := advice_spot.spot_share(case, key))},
-        "spot_usd_per_hour": {str(key): advice_spot.cents4(place.effective) for key in offer.rates if (place := advice_spot.place_of(case, key))},
+        "spot_usd_per_hour": {
+            str(key): advice_spot.cents4(place.effective) for key in offer.rates if (place := advice_spot.place_of(case, key))
+        },
         "alternatives": _alternatives(case, offer),
     }
     told = mix.told.get(offer.key) if not offer.is_plan else None
@@ -211,7 +217,8 @@ def _amount(offer: Offer, amount: Fraction) -> object:
 def _rate_text(case: Case, key: DemandKey, committed: Fraction) -> str:
     on_demand = case.card.on_demand(key)
     assert on_demand is not None  # noqa: S101 - only priced keys are in the mix
-    return f"{float(committed):.4f} (on demand {float(on_demand.usd_per_hour):.4f}, {float(1 - committed / on_demand.usd_per_hour):.0%} less)"
+    less = float(1 - committed / on_demand.usd_per_hour)
+    return f"{float(committed):.4f} (on demand {float(on_demand.usd_per_hour):.4f}, {less:.0%} less)"
 
 
 def _alternatives(case: Case, offer: Offer) -> dict[str, str]:
@@ -226,7 +233,11 @@ def _alternatives(case: Case, offer: Offer) -> dict[str, str]:
 def _plan_look_backs(case: Case, mix: Mix, part: _Part) -> dict[int, str]:
     """Days -> what it would have saved a month in these last days."""
     hours = part.by_hour
-    return {days: str(cents(Fraction(float(hours[-24 * days :].mean()) * HOURS_PER_MONTH))) for days in LOOK_BACKS if len(hours) >= 24 * days}
+    return {
+        days: str(cents(Fraction(float(hours[-24 * days :].mean()) * HOURS_PER_MONTH)))
+        for days in LOOK_BACKS
+        if len(hours) >= 24 * days
+    }
 
 
 def _cross_check(case: Case, offer: Offer) -> dict[str, object]:
@@ -249,7 +260,7 @@ def _break_even(case: Case, mix: Mix, part: _Part, ratio: Fraction) -> dict[str,
         "utilization_ratio": round(float(ratio), 4),
         "hours_per_month": round(float(ratio * HOURS_PER_MONTH), 1),
         "date": None if until is None else f"{until:%Y-%m-%d}",
-        "text": "Each node has to run for at least so many hours a month; running as they did, they have paid the term by the date.",
+        "text": "Each node must run at least so many hours a month; running as they did, they have paid the term by the date.",
     }
 
 
@@ -258,23 +269,33 @@ def _risks(case: Case, mix: Mix, part: _Part, ratio: Fraction) -> tuple[str, ...
     ends = case.now + timedelta(days=round(offer.term_months * 365 / 12))
     found = [
         f"It is paid until {ends:%Y-%m-%d}, used or not: it loses where the use falls below {float(ratio):.0%} of its hours.",
-        f"A price cut of on-demand by more than {float(1 - ratio):.0%}, or a newer GPU that takes the work, makes it the dearer one.",
+        f"A price cut of more than {float(1 - ratio):.0%} on demand, or a newer GPU that takes the work, makes it the dearer one.",
     ]
     if demand.days < ENOUGH_DAYS:
         found.append(f"The evidence is {demand.days:.1f} days, too short to tell what a month is like.")
     elif demand.days * 12 < offer.term_months * 365 / 12:
-        found.append(f"The evidence is {demand.days:.0f} days; the term is {offer.term_months * 365 / 12 / demand.days:.0f} times as long.")
+        found.append(
+            f"The evidence is {demand.days:.0f} days; the term is {offer.term_months * 365 / 12 / demand.days:.0f} times as long."
+        )
     told = mix.told.get(offer.key) if not offer.is_plan else None
     if told is not None:
         found += told.risks
         if len(set(told.look_backs.values())) > 1:
-            found.append("The look-back windows disagree: " + ", ".join(f"{days} days tell {count}" for days, count in told.look_backs.items()) + ".")
+            found.append(
+                "The look-back windows disagree: "
+                + ", ".join(f"{days} days tell {count}" for days, count in told.look_backs.items())
+                + "."
+            )
     for key in list(offer.rates)[:3]:
         place = advice_spot.place_of(case, key)
         if place is not None and place.effective < offer.rates[key].usd_per_hour and not advice_spot.interruptible(case, key):
-            found.append(f"If the work on {key} bears interruptions, spot costs ${float(place.effective):.4f} an hour of work: then do not commit.")
+            found.append(
+                f"If the work on {key} bears interruptions, spot is ${float(place.effective):.4f} an hour of work: do not commit then."
+            )
     if offer.scope == "plan":
-        found.append("Which kind of savings plan the rates are of is not told: taken as one for every type, region and size that has one.")
+        found.append(
+            "Which kind of savings plan the rates are of is not told: taken as one for every type, region and size that has one."
+        )
     if any(rate.estimated for rate in offer.rates.values()):
         found.append("Its rate is an estimate.")
     return tuple(dict.fromkeys(found))

@@ -25,15 +25,15 @@ from pricing.rate_card import Rate
 HOST_SHARE = Fraction(1, 2)
 """Of the vCPUs and the memory: a host with less is another machine, one with a little less is told."""
 GB_ACROSS_REGIONS, GB_ACROSS_FAR_REGIONS, GB_OUT = Fraction(2, 100), Fraction(9, 100), Fraction(12, 100)
-"""$ per GB that leaves: to another region of the cloud (from the US, Canada and Europe, or from elsewhere), and to the internet: at or
-above the list prices of AWS, Azure and Google Cloud for the first 10 TB (2025; general knowledge)."""
+"""$ per GB that leaves: to another region of the cloud (from the US, Canada and Europe, or from elsewhere), and to the internet:
+at or above the list prices of AWS, Azure and Google Cloud for the first 10 TB (2025; general knowledge)."""
 NEAR = ("us", "ca", "eu", "north", "west", "east", "central", "uk", "france", "germany", "sweden", "northamerica", "europe")
 STORED_GB = 1000
 """Of each type's work, where nobody tells."""
 MONTHLY_SHARE = Fraction(1, 10)
 """Of the stored data, that goes back each month, where nobody tells."""
 STORAGE_GB_MONTH = Fraction(23, 1000)
-"""$: object storage, standard class (AWS S3, us-east-1): turns a bill for storage into GB, and counts the month in both places."""
+"""$: object storage, standard class (AWS S3, us-east-1): turns a bill for storage into GB, and prices a month twice."""
 MONTHS = 12
 REACHES = ("type", "region", "cloud")
 PEAK_DOUBT = Fraction(7, 10)
@@ -123,7 +123,11 @@ def _by_model(case: Case) -> Mapping[int | Fraction, list[tuple[DemandKey, Insta
 
 
 def _targets(
-    case: Case, key: DemandKey, shape: InstanceType, nodes: Fraction, index: Mapping[int | Fraction, list[tuple[DemandKey, InstanceType]]]
+    case: Case,
+    key: DemandKey,
+    shape: InstanceType,
+    nodes: Fraction,
+    index: Mapping[int | Fraction, list[tuple[DemandKey, InstanceType]]],
 ) -> Iterator[Target]:
     here = case.card.on_demand(key)
     assert here is not None and shape.gpu_count is not None  # noqa: S101 - only priced keys with GPUs are asked for
@@ -159,7 +163,9 @@ def _work(now: InstanceType, other: InstanceType) -> tuple[Fraction, str] | None
     if len(ratios) < 2:
         return None
     least = min(ratios.values())
-    return Fraction(least).limit_denominator(1000), f"peak figures: {ratios['fp16']:.2f} x in fp16, {ratios['memory']:.2f} x in memory bandwidth; the lower counts"
+    return Fraction(least).limit_denominator(
+        1000
+    ), f"peak figures: {ratios['fp16']:.2f} x in fp16, {ratios['memory']:.2f} x in memory bandwidth; the lower counts"
 
 
 def _ratio(one: Gpu, two: Gpu, precision: str) -> float | None:
@@ -229,7 +235,9 @@ def _evidence(case: Case, nodes: Fraction, here: Rate, to: Target, data: Data, s
         "speed_source": to.speed_source or "the same GPU model, memory and count",
         "move_once_usd": str(cents(to.once)),
         "transfer_usd_per_month": str(cents(to.monthly)),
-        "data": "stays where it is" if to.reach == "type" else f"{float(data.stored):,.0f} GB, {float(data.monthly):,.0f} GB a month ({data.source})",
+        "data": "stays where it is"
+        if to.reach == "type"
+        else f"{float(data.stored):,.0f} GB, {float(data.monthly):,.0f} GB a month ({data.source})",
     }
 
 
@@ -281,4 +289,7 @@ def _how(case: Case, key: DemandKey, to: Target) -> tuple[str, ...]:
     steps: Sequence[str] = ()
     if to.reach != "type":
         steps = (f"copy the data from {key.region} to {to.key.region}, and keep both until the first run is through",)
-    return (*steps, f"start {to.key.instance_type} in {to.key.region}, add it with `rackrate add URL`, run one job of each kind there first")
+    return (
+        *steps,
+        f"start {to.key.instance_type} in {to.key.region}, add it with `rackrate add URL`, run one job of each kind there first",
+    )

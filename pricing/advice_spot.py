@@ -18,10 +18,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
+from pricing.advice_spot_risk import Risk, risk_of
 from pricing.commitment_mix_owned import uncovered
 from pricing.demand import DemandKey
 from pricing.rate_card import Rate
-from pricing.advice_spot_risk import Risk, risk_of
 
 CHANGEOVER_HOURS = 0.2
 """Boot and restore, where it was not measured: the middle of what "Can't Be Late" (NSDI 2024) measured."""
@@ -78,7 +78,7 @@ def interruptible(case: Case, key: DemandKey) -> Fraction | None:
     if isinstance(told, Mapping):
         told = told.get(key, told.get(key.instance_type))
     if told is not None:
-        return Fraction(str(float(told)))  # type: ignore[arg-type]
+        return Fraction(str(round(float(told), 6)))  # type: ignore[arg-type]
     jobs = [job for job in _jobs(case) if job.key == key]
     whole = case.demand.per_month(key) if key in case.demand.counts else 0.0
     if not jobs or not whole:
@@ -99,7 +99,9 @@ def lost_hours(case: Case, jobs: Sequence[SpotJob] = ()) -> tuple[float, str]:
     measured = [job.changeover_hours for job in jobs if job.changeover_hours is not None]
     every = float(case.options.get("checkpoint_hours", CHECKPOINT_HOURS))  # type: ignore[arg-type]
     if measured:
-        return max(measured) + every / 2, f"changeover measured on {len(measured)} jobs (the longest), checkpoint every {every:g} h"
+        return max(
+            measured
+        ) + every / 2, f"changeover measured on {len(measured)} jobs (the longest), checkpoint every {every:g} h"
     told = case.options.get("changeover_hours")
     if told is not None:
         return float(told) + every / 2, f"changeover as given, checkpoint every {every:g} h"  # type: ignore[arg-type]
@@ -136,7 +138,10 @@ def chosen(offered: Sequence[SpotPlace]) -> SpotPlace:
 
 def cost_of_work(spot: Fraction, on_demand: Fraction, risk: Risk, lost_hours: float) -> Fraction:
     """Per hour of work, the hours without spot on demand."""
-    there, more = Fraction(risk.availability).limit_denominator(10_000), Fraction(1 + risk.per_hour * lost_hours).limit_denominator(10_000)
+    there, more = (
+        Fraction(risk.availability).limit_denominator(10_000),
+        Fraction(1 + risk.per_hour * lost_hours).limit_denominator(10_000),
+    )
     return there * spot * more + (1 - there) * on_demand
 
 
@@ -171,14 +176,18 @@ def actions(case: Case) -> list[Action]:
     return [action for action in found if action.saving_per_month > 0]
 
 
-def _action(case: Case, key: DemandKey, nodes: float, share: Fraction | None, offered: Sequence[SpotPlace], jobs: Sequence[SpotJob]) -> Action:
+def _action(
+    case: Case, key: DemandKey, nodes: float, share: Fraction | None, offered: Sequence[SpotPlace], jobs: Sequence[SpotJob]
+) -> Action:
     moving = [job for job in jobs if _moves(job)]
     best, on_demand = chosen(offered), case.card.on_demand(key)
     assert on_demand is not None  # noqa: S101 - `places` asked for it
     hours = Fraction(nodes) * HOURS_PER_MONTH * (1 if share is None else share)
     saving = hours * (on_demand.usd_per_hour - best.effective)
     lost, lost_from = lost_hours(case, moving)
-    worse = best.risk._replace(per_hour=2 * best.risk.per_hour, availability=best.risk.availability / (2 - best.risk.availability))
+    worse = best.risk._replace(
+        per_hour=2 * best.risk.per_hour, availability=best.risk.availability / (2 - best.risk.availability)
+    )
     low = hours * (on_demand.usd_per_hour - cost_of_work(max(best.now, best.price), on_demand.usd_per_hour, worse, lost))
     high = hours * (on_demand.usd_per_hour - min(min(place.price, place.now) for place in offered))
     where = best.zone or key.region
@@ -276,7 +285,8 @@ def _deadline(case: Case, key: DemandKey, best: SpotPlace, jobs: Sequence[SpotJo
         "deadline": {
             "work_hours": work, "deadline_hours": deadline, "policy": one.policy, "finish_hours": round(one.finish_hours, 2),
             "cost": str(cents(Fraction(one.cost))), "on_demand_cost": str(cents(Fraction(one.on_demand_cost))),
-            "late_chance": one.late_chance, "spot_hours": round(one.spot_hours, 2), "on_demand_hours": round(one.on_demand_hours, 2),
+            "late_chance": one.late_chance, "spot_hours": round(one.spot_hours, 2),
+            "on_demand_hours": round(one.on_demand_hours, 2),
             "source": one.source,
         }
     }  # fmt: skip
@@ -285,7 +295,9 @@ def _deadline(case: Case, key: DemandKey, best: SpotPlace, jobs: Sequence[SpotJo
 def _risks(best: SpotPlace, share: Fraction | None, jobs: Sequence[SpotJob], chance: Mapping[str, object]) -> tuple[str, ...]:
     found = []
     if share is None:
-        found.append("Whether this work bears interruptions is not known: it saves nothing where it does not (--interruptible tells).")
+        found.append(
+            "Whether this work bears interruptions is not known: it saves nothing where it does not (--interruptible tells)."
+        )
     if best.risk.assumed:
         found.append(f"How often spot is interrupted here is not observed: reckoned with {best.risk.source}.")
     if best.history_ratio is None:

@@ -41,7 +41,9 @@ class Bucket(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"above {self.since} %" if self.to is None else f"{self.since} to {self.to} %" if self.since else f"below {self.to} %"
+        return (
+            f"above {self.since} %" if self.to is None else f"{self.since} to {self.to} %" if self.since else f"below {self.to} %"
+        )
 
 
 class Risk(NamedTuple):

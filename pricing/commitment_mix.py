@@ -220,7 +220,11 @@ def _integers(length: int, value: int) -> np.ndarray:
 
 def _wanted(left: Mapping[int, np.ndarray], uses: Sequence[tuple[int, int]]) -> np.ndarray:
     """What the pools would take of an option in each hour, exact."""
-    size = sum(int(left[pool].max(initial=0)) * use for pool, use in uses) if all(left[pool].dtype == np.int64 for pool, _ in uses) else LARGEST
+    size = (
+        sum(int(left[pool].max(initial=0)) * use for pool, use in uses)
+        if all(left[pool].dtype == np.int64 for pool, _ in uses)
+        else LARGEST
+    )
     kind = np.int64 if size < LARGEST else object
     return np.add.reduce([left[pool].astype(kind) * use for pool, use in uses])
 

@@ -56,10 +56,15 @@ def how_of(case: Case, offer: Offer, count: Fraction) -> tuple[str, ...]:
             f"aws ec2 describe-reserved-instances-offerings --region {region} --instance-type {name} "
             f"--product-description Linux/UNIX --offering-class standard --offering-type '{payment}' --no-include-marketplace "
             f"--min-duration {seconds} --max-duration {seconds} --filters Name=scope,Values=Region",
-            f"aws ec2 purchase-reserved-instances-offering --region {region} --reserved-instances-offering-id ID --instance-count {int(count)}",
+            f"aws ec2 purchase-reserved-instances-offering --region {region} --reserved-instances-offering-id ID "
+            f"--instance-count {int(count)}",
         )
     kind = "EC2Instance" if offer.scope == "EC2Instance" else "Compute"
-    narrow = f" --filters name=region,values={region} name=instanceFamily,values={name.partition('.')[0]}" if kind == "EC2Instance" else ""
+    narrow = (
+        f" --filters name=region,values={region} name=instanceFamily,values={name.partition('.')[0]}"
+        if kind == "EC2Instance"
+        else ""
+    )
     return (
         f"aws savingsplans describe-savings-plans-offerings --plan-types {kind} --durations {seconds} "
         f"--payment-options '{payment}' --currencies USD{narrow}",
@@ -88,7 +93,8 @@ def calls_of(case: Case, offer: Offer, count: Fraction) -> tuple[Call, ...]:
     asked = {"planTypes": [kind], "durations": [seconds], "paymentOptions": [payment], "currencies": ["USD"]}
     if kind == "EC2Instance":
         family = name.partition(".")[0]
-        asked["filters"] = [{"name": "region", "values": [region]}, {"name": "instanceFamily", "values": [family]}]  # type: ignore[list-item]
+        chosen = {"region": region, "instanceFamily": family}
+        asked["filters"] = [{"name": name, "values": [value]} for name, value in chosen.items()]  # type: ignore[misc]
     bought = {"savingsPlanOfferingId": LOOK_UP, "commitment": f"{float(count):.3f}"}
     return (
         Call("savingsplans", "us-east-1", "describe_savings_plans_offerings", asked, "Finds the offering."),

@@ -75,12 +75,17 @@ def _alone(problem: Problem) -> tuple[Fraction, ...]:
     coupled = set(problem.coupled)
     left = run(problem, problem.amounts(bought)).left if coupled else problem.counts
     for pool, name in enumerate(problem.pools):
-        of_pool = [(one.cost, place) for place, one in enumerate(problem.options) if one.kind == "reservation" and set(one.use) == {pool}]
+        of_pool = [
+            (one.cost, place) for place, one in enumerate(problem.options) if one.kind == "reservation" and set(one.use) == {pool}
+        ]
         if not of_pool or not name.price:
             continue
         _, place = min(of_pool)
         one = problem.options[place]
-        owned = sum((held.amount for held in problem.owned if set(held.option.use) == {pool} and held.option.kind == "reservation"), Fraction(0))
+        owned = sum(
+            (held.amount for held in problem.owned if set(held.option.use) == {pool} and held.option.kind == "reservation"),
+            Fraction(0),
+        )
         counts = left[pool] if pool in coupled else problem.counts[pool]
         count = Fraction(quantile(counts, problem.weights, one.cost / name.price, owned if pool not in coupled else Fraction(0)))
         bought[place] = _allowed(problem.limits, bought, place, count, one.step)
@@ -171,7 +176,11 @@ def _cost_apart(problem: Problem, bought: Sequence[Fraction]) -> float:
     amounts = (*(one.amount for one in problem.owned), *bought)
     left = run(problem, amounts).left @ problem.weights
     pools = set(range(len(problem.pools))) - set(problem.coupled)
-    fixed = sum(float(one.cost) * float(a) for one, a in zip(problem.held, amounts, strict=True) if not set(one.use) & set(problem.coupled))
+    fixed = sum(
+        float(one.cost) * float(a)
+        for one, a in zip(problem.held, amounts, strict=True)
+        if not set(one.use) & set(problem.coupled)
+    )
     return fixed * problem.hours + sum(float(problem.pools[pool].price) * float(left[pool]) for pool in pools)
 
 
@@ -192,7 +201,9 @@ def _settled(problem: Problem, options: Sequence[int], program: _Program, amount
 class _Program:
     """min prices x: amounts, then per group what is left of each pool and what each shared option covers of it."""
 
-    def __init__(self, problem: Problem, coupled: Sequence[int], options: Sequence[int], parts: _Groups, apart: Sequence[Fraction]) -> None:
+    def __init__(
+        self, problem: Problem, coupled: Sequence[int], options: Sequence[int], parts: _Groups, apart: Sequence[Fraction]
+    ) -> None:
         means, weights = parts.means, parts.weights
         self.groups, self.size = len(weights), 0
         self._rows: list[np.ndarray] = []
@@ -214,7 +225,9 @@ class _Program:
         self.values = np.concatenate(self._values)
         self.prices = np.concatenate(self._prices)
         self.fixed = sum(
-            float(held.option.cost * held.amount) * float(weights.sum()) for held in problem.owned if set(held.option.use) & set(coupled)
+            float(held.option.cost * held.amount) * float(weights.sum())
+            for held in problem.owned
+            if set(held.option.use) & set(coupled)
         )
 
     @property

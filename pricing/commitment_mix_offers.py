@@ -116,8 +116,8 @@ def _pool(case: Case, key: DemandKey, notes: list[str]) -> Pool:
     cheaper = min((one.usd_per_hour for one in _committed(case, key)), default=None)
     if cheaper is not None and price <= cheaper:
         notes.append(
-            f"{key}: nothing to commit to: {float(share):.0%} of its work may run on spot, so an hour costs ${float(price):.4f}, less than "
-            f"the cheapest committed rate (${float(cheaper):.4f})."
+            f"{key}: nothing to commit to: {float(share):.0%} of its work may run on spot, so an hour costs ${float(price):.4f}, "
+            f"less than the cheapest committed rate (${float(cheaper):.4f})."
         )
     return Pool(str(key), list_price, price)
 
@@ -194,8 +194,12 @@ def _plans(case: Case, keys: Sequence[DemandKey], pools: Sequence[Pool]) -> list
             (purchase, payment), rates = usable
             name = " ".join(part for part in (purchase, *scope) if part)
             breadth = 0 if scope[0] == "EC2Instance" else 2
-            option = Option(name, "savings_plan", {place: rate.usd_per_hour for place, rate in rates.items()}, Fraction(1), CENT, breadth)
-            found.append(Offer(option, purchase, PLANS[purchase], payment, {keys[place]: rate for place, rate in rates.items()}, scope[0]))
+            option = Option(
+                name, "savings_plan", {place: rate.usd_per_hour for place, rate in rates.items()}, Fraction(1), CENT, breadth
+            )
+            found.append(
+                Offer(option, purchase, PLANS[purchase], payment, {keys[place]: rate for place, rate in rates.items()}, scope[0])
+            )
     return found
 
 
@@ -219,7 +223,10 @@ def _best_way(
     def saved(way: tuple[str, str | None]) -> float:
         return sum(weight[place] * float(pools[place].price - rate.usd_per_hour) for place, rate in ways[way].items())
 
-    way = max((way for way in sorted(ways, key=str) if way[0] == best.purchase and case.options.get("payment") in (None, way[1])), key=saved)
+    way = max(
+        (way for way in sorted(ways, key=str) if way[0] == best.purchase and case.options.get("payment") in (None, way[1])),
+        key=saved,
+    )
     return way, ways[way]
 
 
@@ -239,7 +246,9 @@ def _limits(
             rate = offer.rates[offer.key].usd_per_hour
             size = offer.option.use[pool]
             hours = sum(float(use / size) * rest[other] for other, use in offer.option.use.items())
-            one = told[offer.key] = _recommended(case, offer, hours, rate, problem.pools[pool].price, _held(case, problem, keys, pool))
+            one = told[offer.key] = _recommended(
+                case, offer, hours, rate, problem.pools[pool].price, _held(case, problem, keys, pool)
+            )
             layer[pool] = one.count
             limits.append(Limit({place: Fraction(1)}, one.count * offer.option.step))
     for place, offer in enumerate(offers):
@@ -284,13 +293,20 @@ def _plan_limit(
     """The plan, with the reservations under it, up to their limits and what the rule holds of the demand above them."""
     pools = list(offer.option.use)
     rates = np.array([float(offer.option.use[pool]) for pool in pools])
-    have = np.array([float(sum(one.amount for one in problem.owned if set(one.option.use) == {pool} and one.option.kind == "reservation")) for pool in pools])
+    have = np.array(
+        [
+            float(sum(one.amount for one in problem.owned if set(one.option.use) == {pool} and one.option.kind == "reservation"))
+            for pool in pools
+        ]
+    )
     above = np.maximum(rest[pools] - (have + layer[pools])[:, None], 0.0)
     dollars = rates @ above
     unit = float(dollars.max()) / STEPS
     capped = Fraction(0)
     if unit > 0:
-        ratio = Fraction(float(dollars.mean() / (np.array([float(problem.pools[pool].price) for pool in pools]) @ above.mean(axis=1))))
+        ratio = Fraction(
+            float(dollars.mean() / (np.array([float(problem.pools[pool].price) for pool in pools]) @ above.mean(axis=1)))
+        )
         capped = _recommended(case, offer, np.floor(dollars / unit + 1e-9), ratio, Fraction(1), ()).count * Fraction(unit)
     under = {
         other: offer.option.use[pool] for other, one in enumerate(offers)
@@ -298,5 +314,3 @@ def _plan_limit(
     }  # fmt: skip
     room = sum((weight * int(layer[keys.index(offers[other].key)]) for other, weight in under.items()), Fraction(0))
     return Limit({place: Fraction(1)} | under, capped + room)
-
-

@@ -36,7 +36,9 @@ def active(case: Case) -> list[Commitment]:
 
 def covers(case: Case, one: Commitment, key: DemandKey) -> bool:
     """A reservation of one zone counts for its region: the evidence tells no zones."""
-    return replace(one, zone=None).matches(Place(cloud_of(case, key) or one.cloud, key.region, None, key.instance_type, "on_demand"))
+    return replace(one, zone=None).matches(
+        Place(cloud_of(case, key) or one.cloud, key.region, None, key.instance_type, "on_demand")
+    )
 
 
 def held_of(case: Case, keys: Sequence[DemandKey], list_prices: Sequence[Fraction]) -> list[Held]:

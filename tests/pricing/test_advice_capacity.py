@@ -13,7 +13,7 @@ from pricing.advice_capacity import block_for
 from pricing.rate_card import Rate
 from pricing.terms import Terms
 from tests.pricing.test_advice_commit import flat, owned
-from tests.support.buying import F, P4D, case, demand, moment, on_demand
+from tests.support.buying import P4D, F, case, demand, moment, on_demand
 
 USED = demand({P4D: flat(1)})
 NOW = USED.end
@@ -27,7 +27,11 @@ def need(days_from_now: float, days: float, nodes: int = 4) -> Need:
 
 def test_a_block_has_whole_days_and_ends_at_half_past_eleven() -> None:
     block = block_for(moment("2026-12-01T12:00"), moment("2026-12-04T09:00"))
-    assert block is not None and (f"{block.starts_at:%d %H:%M}", block.days, f"{block.ends_at:%d %H:%M}") == ("01 11:30", 3, "04 11:30")
+    assert block is not None and (f"{block.starts_at:%d %H:%M}", block.days, f"{block.ends_at:%d %H:%M}") == (
+        "01 11:30",
+        3,
+        "04 11:30",
+    )
     early = block_for(moment("2026-12-01T09:00"), moment("2026-12-01T12:00"))
     assert early is not None and (f"{early.starts_at:%m-%d %H:%M}", early.days) == ("11-30 11:30", 2)
 

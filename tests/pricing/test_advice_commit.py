@@ -18,7 +18,7 @@ from pricing.commitments import recommend
 from pricing.owned import Commitment
 from pricing.sources.aws_costs import Recommendation
 from pricing.terms import Terms
-from tests.support.buying import F, G4DN, G5, ON_DEMAND, P4D, case, committed, demand, on_demand, spot, usual, waves
+from tests.support.buying import G4DN, G5, ON_DEMAND, P4D, F, case, committed, demand, on_demand, spot, usual, waves
 
 YEAR_MS = 365 * 86_400_000
 
@@ -56,7 +56,10 @@ def test_a_steady_fleet_is_reserved_wholly_and_told_with_its_break_even() -> Non
     assert any("purchase-reserved-instances-offering" in line and "--instance-count 4" in line for line in action.how)
     (bought,) = action.buys
     assert (bought.count, bought.ends_ms - bought.starts_ms) == (4, 8760 * 3_600_000)
-    assert [call.operation for call in action.calls] == ["describe_reserved_instances_offerings", "purchase_reserved_instances_offering"]
+    assert [call.operation for call in action.calls] == [
+        "describe_reserved_instances_offerings",
+        "purchase_reserved_instances_offering",
+    ]
 
 
 def test_the_savings_add_up_to_what_the_exact_cost_of_all_hours_says() -> None:
@@ -98,7 +101,14 @@ def test_one_more_offer_never_makes_the_plan_dearer_and_an_unknown_one_changes_n
     used = demand(waves(60))
     rates = usual()
     fewer = advice_commit.actions(case(used, rates))
-    more = {key: [*these, committed("reserved_3y", ON_DEMAND[key] * F("0.43")), committed("reserved_1y", ON_DEMAND[key] * F("0.6"), "all_upfront")] for key, these in rates.items()}
+    more = {
+        key: [
+            *these,
+            committed("reserved_3y", ON_DEMAND[key] * F("0.43")),
+            committed("reserved_1y", ON_DEMAND[key] * F("0.6"), "all_upfront"),
+        ]
+        for key, these in rates.items()
+    }
     better = advice_commit.actions(case(used, more))
     total = [sum(action.saving_per_month for action in found) for found in (fewer, better)]
     assert total[1] >= total[0] > 0
@@ -122,7 +132,8 @@ def test_what_is_owned_counts_and_what_ends_is_told() -> None:
 
 def test_an_owned_savings_plan_is_used_before_more_is_bought() -> None:
     plan = replace(
-        owned("sp-1", 1), kind="savings_plan", instance_type=None, region=None, percent=F(30), cost_per_hour=ON_DEMAND[P4D] * F("0.7") * 4,
+        owned("sp-1", 1), kind="savings_plan", instance_type=None, region=None, percent=F(30),
+        cost_per_hour=ON_DEMAND[P4D] * F("0.7") * 4,
     )  # fmt: skip
     assert advice_commit.actions(case(demand({P4D: flat(4)}), usual(keys=[P4D]), Terms(commitments=(plan,)))) == []
 
@@ -196,7 +207,9 @@ def test_no_more_is_advised_than_the_rule_for_the_pool_holds() -> None:
 
 
 def test_what_aws_itself_recommends_stands_beside_it() -> None:
-    other = Recommendation("reservation", "SIXTY_DAYS", "ONE_YEAR", "NO_UPFRONT", "3 x", "us-east-1", "p4d.24xlarge", 3, None, 0, 0, "USD")  # type: ignore[arg-type]
+    other = Recommendation(
+        "reservation", "SIXTY_DAYS", "ONE_YEAR", "NO_UPFRONT", "3 x", "us-east-1", "p4d.24xlarge", 3, None, 0, 0, "USD"
+    )  # type: ignore[arg-type]
     (action,) = advice_commit.actions(case(demand({P4D: flat(4)}), usual(keys=[P4D]), options={"aws_recommendations": (other,)}))
     assert action.evidence["aws_recommends"] == {"sixty_days": "3"}
 

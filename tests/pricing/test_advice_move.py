@@ -12,7 +12,7 @@ from pricing import advice_move
 from pricing.items import Item
 from pricing.terms import Terms
 from tests.pricing.test_advice_commit import flat, owned
-from tests.support.buying import F, G5, P4D, case, demand, on_demand
+from tests.support.buying import G5, P4D, F, case, demand, on_demand
 
 WEST, FRANKFURT = P4D._replace(region="us-west-2"), P4D._replace(region="eu-central-1")
 P5 = P4D._replace(instance_type="p5.48xlarge")
@@ -40,7 +40,13 @@ def test_data_of_unknown_size_is_not_free() -> None:
 
 
 def test_the_bill_for_storage_and_egress_tells_how_much_data_there_is() -> None:
-    terms = Terms(items=(Item("storage", "sets", F(230), region="us-east-1"), Item("egress", "out", F(20)), Item("storage", "far", F(999), region="eu-west-1")))
+    terms = Terms(
+        items=(
+            Item("storage", "sets", F(230), region="us-east-1"),
+            Item("egress", "out", F(20)),
+            Item("storage", "far", F(999), region="eu-west-1"),
+        )
+    )
     data = advice_move.data_of(case(USED, {P4D: [on_demand(22)]}, terms), P4D)
     assert (data.stored, data.monthly, data.assumed) == (F(10_000), F(1000), False)
 

@@ -17,8 +17,8 @@ from pricing.calendar import milliseconds
 from pricing.market import Fetch, Market, SeriesKey
 from pricing.market_steps import StepFunction
 from pricing.terms import Terms
-from tests.support.buying import F, G5, P4D, case, demand, on_demand, spot
 from tests.pricing.test_advice_commit import flat, owned
+from tests.support.buying import G5, P4D, F, case, demand, on_demand, spot
 
 RATES = {P4D: [on_demand("21.957642"), spot("8.2", "use1-az1"), spot("9.0", "use1-az2"), spot("21.957642", "use1-az6")]}
 JOB = SpotJob("train", P4D, 1460.0, True, True, 0.3)
@@ -106,7 +106,10 @@ def test_the_buckets_are_read_by_their_labels_and_the_open_one_is_no_figure() ->
     assert found["us-east-1", "p4de.24xlarge"].to == 5 and found["us-east-1", "p3.2xlarge"].to is None, "not its max of 100"
     assert {(one.since, one.to) for one in found.values()} == {(0, 5), (5, 10), (10, 15), (15, 20), (20, None)}
     (action,) = advice_spot.actions(case(demand({G5: flat(4)}), {G5: [on_demand("1.006"), spot("0.43", None)]}))
-    assert action.evidence["interruptions_per_hour"] == ASSUMED_PER_HOUR and action.evidence["interrupted_percent"] == "above 20 % (2025-06-28)"
+    assert (
+        action.evidence["interruptions_per_hour"] == ASSUMED_PER_HOUR
+        and action.evidence["interrupted_percent"] == "above 20 % (2025-06-28)"
+    )
     assert any("not observed" in risk for risk in action.risks)
 
 

@@ -154,9 +154,7 @@ def test_scaling_all_prices_scales_the_plan(rows: list[tuple[int, ...]], factor:
 def test_the_best_of_all_small_plans_is_found() -> None:
     counts = array([(2, 1, 0), (2, 4, 1), (3, 0, 2), (2, 2, 2), (0, 3, 1)])
     problem = Problem.of(pools(), counts, OFFERS[:3])
-    best = min(
-        exact_cost(problem, [F(a), F(b), F(c, 4)]) for a, b, c in product(range(4), range(5), range(0, 60))
-    )
+    best = min(exact_cost(problem, [F(a), F(b), F(c, 4)]) for a, b, c in product(range(4), range(5), range(0, 60)))
     found = cheapest(problem)
     assert float(found.cost) <= float(best) * 1.0005 and found.gap < 0.002
 

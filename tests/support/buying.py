@@ -41,7 +41,9 @@ def card(rates: Mapping[DemandKey, Sequence[Rate]]) -> FileCard:
     return FileCard(rates, (), Catalog.embedded())
 
 
-def usual(share: str = "0.63", keys: Sequence[DemandKey] = (P4D, G5, G4DN), scale: Fraction = F(1)) -> dict[DemandKey, list[Rate]]:
+def usual(
+    share: str = "0.63", keys: Sequence[DemandKey] = (P4D, G5, G4DN), scale: Fraction = F(1)
+) -> dict[DemandKey, list[Rate]]:
     """On demand, and one year at a share of it."""
     return {key: [on_demand(ON_DEMAND[key] * scale), committed("reserved_1y", ON_DEMAND[key] * F(share) * scale)] for key in keys}
 
