@@ -15,6 +15,7 @@ What the time between two samples is called:
   one begins at first sight). While a restarted agent finds no driver, the GPUs that it knew are `lost`.
 - A GPU that jobs claim (`claim`) is theirs by what they claimed; only the rest is what the driver shows (`meter_claims`).
 - A node that never had a GPU: `host`, one row at a time without a GPU.
+- What jobs without a GPU hold of the processors and the memory stands in rows beside these (`meter_cpu`).
 Up to one row length that was not written yet is lost when the agent is killed; it becomes `agent_stopped`.
 """
 
@@ -33,6 +34,7 @@ from agent import wire
 from agent.errors import StateDirectoryError
 from agent.meter_claims import Claim, checked, claimed_tenure, tenure_now
 from agent.meter_clock import MeterClock, Tick
+from agent.meter_cpu import CpuClaim, CpuTrack
 from agent.meter_driver import inventory_known, reading_age_ms
 from agent.meter_holders import UNREADABLE
 from agent.meter_interruptions import Interruptions
@@ -92,6 +94,8 @@ class Meter:
         self._at_ms = self._observed_ms = max((one.until_ms for one in self._restored), default=0)
         self._started = self._closed = self._given_time = False
         self._rows: list[Stretch] = []
+        self._cpu_claims: tuple[CpuClaim, ...] = ()
+        self._cpu = CpuTrack(row_ms, self._rows)
         self._problem: str | None = None
         self._written_at = time.monotonic()
         self._retry_at = 0.0
@@ -166,8 +170,11 @@ class Meter:
                 self._interruptions.measured(tick.at_ms, info.boot_id, self._booted_at)
                 self._write_if_due()
 
-    def claim(self, claims: Mapping[str, tuple[Claim, ...]], *, at_ms: int | None = None) -> None:
-        """From now on (or `at_ms`) these jobs hold these shares of these GPUs (by UUID), until the next call.
+    def claim(
+        self, claims: Mapping[str, tuple[Claim, ...]], cpu: tuple[CpuClaim, ...] = (), *, at_ms: int | None = None
+    ) -> None:
+        """From now on (or `at_ms`) these jobs hold these shares of these GPUs (by UUID), until the next call; those of `cpu`
+        hold processors and memory alone.
 
         The rest of a GPU is what its processes say, or idle; see `meter_claims`. Before the first row the claims stand
         from the record's beginning; after `close` this does nothing. ValueError: not a share, or more than one GPU.
@@ -175,9 +182,9 @@ class Meter:
         """
         with self._lock:
             given = checked(claims, self._projects)
-            if self._closed or given == self._claims:
+            if self._closed or (given == self._claims and cpu == self._cpu_claims):
                 return
-            self._claims = given
+            self._claims, self._cpu_claims = given, cpu
             tick = self._tick(at_ms) if self._started else None
             if tick is None:
                 return
@@ -187,6 +194,7 @@ class Meter:
             for uuid, track in self._tracks.items():
                 if uuid is not None and track.seen is not None and track.tenure.measured:
                     track.enter(claimed_tenure(track.seen, given.get(uuid, ()), self._projects), track.placement)
+            self._enter_cpu()
 
     def notice(self, notice: wire.Notice) -> None:
         """The cloud told something: that it ends this node is written down at once. See `meter_interruptions`."""
@@ -251,6 +259,7 @@ class Meter:
             self._advance(None, tick)
             for track in self._tracks.values():
                 track.finish()
+            self._cpu.finish()
         self.flush()
 
     def _tick(self, at_ms: int | None) -> Tick | None:
@@ -275,6 +284,7 @@ class Meter:
             self._begin_record(sample, info)
         for one in self._restored:
             self._tracks[one.gpu] = self._track(one.gpu, one.until_ms, one.model)
+        self._cpu.skip(at_ms)
         for track in self._tracks.values():
             track.down(self._first_ms, "agent_stopped")
             track.down(at_ms, "starting")
@@ -317,6 +327,9 @@ class Meter:
                 track.extend(until, None if measured is None else measured.utilization_ratio, joules, source, uses)
             if tick.at_ms > until:
                 track.down(tick.at_ms, "clock_step")
+        (self._cpu.skip if stalled else self._cpu.extend)(until)
+        if tick.at_ms > until:
+            self._cpu.skip(tick.at_ms)
 
     # From now on
 
@@ -336,6 +349,13 @@ class Meter:
             elif uuid is not None and tenure.measured:
                 track.seen = gpus[uuid]
             track.enter(tenure, self._placement)
+        self._enter_cpu()
+
+    def _enter_cpu(self) -> None:
+        assert self._placement is not None
+        facts = self._placement.facts
+        tenures = tuple(track.tenure for track in self._tracks.values())
+        self._cpu.enter(self._cpu_claims, tenures, self._placement, (facts.vcpus, facts.memory_bytes))
 
     def _meet(self, gpus: Mapping[str, wire.Gpu]) -> bool:
         """Takes in GPUs seen for the first time; True when the GPUs, or what is known of them, changed."""

@@ -12,7 +12,7 @@ import msgspec
 
 from agent import wire
 
-_FACTS = ("node", "cloud", "region", "zone", "instance_type", "purchase", "usd_per_hour", "on_premises", "gpu_model", "tags")
+_FACTS = ("node", "cloud", "region", "zone", "instance_type", "purchase", "usd_per_hour", "on_premises", "gpu_model", "tags", "vcpus", "memory_bytes")
 
 
 class PlacementRef:
@@ -40,6 +40,8 @@ def placement_facts(node: str, info: wire.NodeInfo, gpu_count: int, models: Iter
         gpu_count=gpu_count,
         gpu_model=" + ".join(sorted({model for model in models if model})) or None,
         tags=dict(sorted(info.tags.items())),
+        vcpus=info.cpu_count,
+        memory_bytes=info.memory_total_bytes,
     )
 
 

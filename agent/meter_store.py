@@ -24,12 +24,13 @@ from typing import NamedTuple
 
 from agent import wire
 from agent.errors import StateDirectoryError, StateFull, StateLocked, StateTooNew
+from agent.meter_cpu import MIB
 from agent.meter_holders import Holder
 from agent.meter_interruptions import Taken
 from agent.meter_placement import PlacementRef, decode_facts, encode_facts
 from agent.meter_track import Stretch
 
-KINDS: tuple[wire.UsageKind, ...] = ("held", "idle", "lost", "down", "host")
+KINDS: tuple[wire.UsageKind, ...] = ("held", "idle", "lost", "down", "host", "cpu")
 SOURCES: tuple[wire.EnergySource, ...] = ("counter", "integrated")
 """Stored as their place in these tuples: append only."""
 
@@ -53,20 +54,29 @@ MIGRATIONS: tuple[str, ...] = (
         number INTEGER PRIMARY KEY, cloud TEXT NOT NULL, kind TEXT NOT NULL, noticed_ms INTEGER NOT NULL,
         at_ms INTEGER NOT NULL, booted_ms INTEGER, boot TEXT, withdrawn INTEGER NOT NULL);
     """,
+    """
+    CREATE TABLE cpu (sequence INTEGER PRIMARY KEY, taken_from INTEGER, vcpus INTEGER NOT NULL, memory INTEGER NOT NULL);
+    """,
 )
 HOST_UUID = ""
-"""Stands in the gpu table for the host of a node without GPUs."""
+"""Stands in the gpu table for the host of a node without GPUs, and for none in rows of kind `cpu`."""
+_CPU = KINDS.index("cpu")
+_UNUSED_SHARE = 1
+"""In the share column of `cpu` rows, which have none (the column knows no 0); what they have is in the table `cpu`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOLDERS_CACHED = 10_000
 _PRUNED_AT_ONCE = 5_000
 _INSERT = "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SELECT = """
-    SELECT sequence, starts_ms, length_ms, gpu.uuid, kind, reason, share, holder.user, holder.project, holder.job,
-           utilization, energy_mj, energy_source, placement
+    SELECT usage.sequence, starts_ms, length_ms, gpu.uuid, kind, reason, share, holder.user, holder.project, holder.job,
+           utilization, energy_mj, energy_source, placement, taken_from, vcpus, memory
     FROM usage JOIN gpu ON gpu.id = usage.gpu JOIN holder ON holder.id = usage.holder
-    WHERE sequence > ? ORDER BY sequence LIMIT ?
+    LEFT JOIN cpu ON cpu.sequence = usage.sequence
+    WHERE usage.sequence > ? ORDER BY usage.sequence LIMIT ?
 """
+_PLACEMENT = 13
+"""Its place in a selected row."""
 
 
 class Kept(NamedTuple):
@@ -157,7 +167,10 @@ class MeterStore:
                 refs[placement] = self._placement_id(placement)
             if placement is not None:
                 self._db.execute("INSERT OR REPLACE INTO meta VALUES ('placement', ?)", (str(refs[placement]),))
+            if HOST_UUID not in gpus and any(row.kind == "cpu" for row in rows):
+                self._note(Kept(None, None, 0, tracked=False), gpus)
             self._db.executemany(_INSERT, self._encoded(rows, gpus, holders, refs))
+            self._db.executemany("INSERT INTO cpu VALUES (?, ?, ?, ?)", self._cpu(rows))
         self.last_sequence += len(rows)
         self._gpus = gpus
         if len(self._holders) > _HOLDERS_CACHED:
@@ -171,11 +184,11 @@ class MeterStore:
         with self._translated():
             found = self._db.execute(_SELECT, (after, limit)).fetchall()
             first = self._one("SELECT coalesce(min(sequence), 1) FROM usage")
-            placements = {id: self._stored_placement(id) for id in sorted({row[-1] for row in found})}
+            placements = {id: self._stored_placement(id) for id in sorted({row[_PLACEMENT] for row in found})}
         return wire.UsagePage(
             node=node,
             meter=self.meter,
-            rows=tuple(_decoded(row, placements[row[-1]].node) for row in found),
+            rows=tuple(_decoded(row, placements[row[_PLACEMENT]].node) for row in found),
             placements=tuple(placements.values()),
             last_sequence=self.last_sequence,
             first_sequence=first,
@@ -195,6 +208,7 @@ class MeterStore:
             first = self._one("SELECT coalesce(min(sequence), 0) FROM usage")
             stop = min(edge, first + _PRUNED_AT_ONCE, self.last_sequence)
             self._db.execute("DELETE FROM usage WHERE sequence < ?", (stop,))
+            self._db.execute("DELETE FROM cpu WHERE sequence < ?", (stop,))
         return stop < edge
 
     def close(self) -> None:
@@ -246,10 +260,15 @@ class MeterStore:
         for sequence, row in enumerate(rows, self.last_sequence + 1):
             yield (
                 sequence, row.starts_ms, row.ends_ms - row.starts_ms, gpus[row.gpu or HOST_UUID], KINDS.index(row.kind),
-                row.reason, self._holder_id(row.holder, holders), row.share,
+                row.reason, self._holder_id(row.holder, holders), row.share or _UNUSED_SHARE,
                 None if row.utilization is None else round(row.utilization * 1_000_000),
                 row.energy_mj, None if row.energy_source is None else SOURCES.index(row.energy_source), refs[row.placement],
             )  # fmt: skip
+
+    def _cpu(self, rows: Sequence[Stretch]) -> Iterator[tuple[object, ...]]:
+        for sequence, row in enumerate(rows, self.last_sequence + 1):
+            if row.kind == "cpu":
+                yield sequence, None if row.taken_from is None else KINDS.index(row.taken_from), row.vcpus, row.memory
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -272,7 +291,8 @@ class MeterStore:
 
 
 def _decoded(row: tuple, node: str) -> wire.UsageRow:  # type: ignore[type-arg]
-    sequence, starts, length, uuid, kind, reason, share, user, project, job, busy, energy, source, placement = row
+    sequence, starts, length, uuid, kind, reason, share, user, project, job, busy, energy, source, placement, *cpu = row
+    of_cpu = kind == _CPU
     return wire.UsageRow(
         node=node,
         sequence=sequence,
@@ -281,7 +301,7 @@ def _decoded(row: tuple, node: str) -> wire.UsageRow:  # type: ignore[type-arg]
         gpu=uuid or None,
         kind=KINDS[kind],
         reason=reason,
-        share=_share(share),
+        share=_share(0 if of_cpu else share),
         user=user,
         project=project,
         job=job,
@@ -290,6 +310,9 @@ def _decoded(row: tuple, node: str) -> wire.UsageRow:  # type: ignore[type-arg]
         energy_joules=None if energy is None else energy / 1000,
         energy_source=None if source is None else SOURCES[source],
         placement=placement,
+        taken_from=None if cpu[0] is None else KINDS[cpu[0]],
+        vcpus=_share(cpu[1]) if of_cpu else None,
+        memory_bytes=cpu[2] * MIB if of_cpu else None,
     )
 
 

@@ -32,6 +32,10 @@ class Stretch(NamedTuple):
     """How much of the length `utilization` is the mean of."""
     energy_mj: int | None
     energy_source: EnergySource | None
+    taken_from: UsageKind | None = None
+    vcpus: int = 0
+    """Of kind `cpu` only (see `meter_cpu`): millionths, and MiB of memory; below 0 for those from whom it is taken."""
+    memory: int = 0
 
 
 class EnergyReader:
@@ -216,7 +220,7 @@ def merge(rows: list[Stretch]) -> list[Stretch]:
     merged: list[Stretch] = []
     newest: dict[tuple[object, ...], int] = {}
     for row in rows:
-        key = (*row[:5], id(row.placement), row.energy_source)
+        key = (*row[:5], id(row.placement), *row[-4:])
         place = newest.get(key)
         if place is not None and merged[place].ends_ms == row.starts_ms:
             merged[place] = _join(merged[place], row)

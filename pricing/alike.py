@@ -23,7 +23,8 @@ _FEW_HOLDERS = 64
 _KINDS = 16
 _GPU_DAYS = 36_500
 """In one sum: with all of them held that is a third of 2^63 millionths of milliseconds."""
-_OWN = ("number", "node", "tags")
+_OWN = ("number", "node", "tags", "vcpus", "memory_bytes")
+"""What makes no difference to the price of a placement."""
 
 
 class Alike:

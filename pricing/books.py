@@ -41,7 +41,7 @@ class Charge(NamedTuple):
     contracted: Fraction | None = _NOTHING
     facts: Mapping[str, str | None] = {}
     placement_id: int | None = None
-    """Whose placement's names the group carries."""
+    """Whose placement's names the group carries; then `facts`, where there are any, are those of a `Holder`."""
     commitment: str | None = None
     """Of an unused commitment: which."""
 
@@ -61,14 +61,14 @@ class _Group:
         self.charges: list[Charge] | None = None
         self.unpriced = False
 
-    def add(self, total: Total, column: int, rate: int | None) -> None:
+    def add(self, total: Total, column: int, rate: int | None, host: bool) -> None:
         unused = 0
         if total.kind == HELD:
             self.held += total.share_ms
             self.busy += total.busy
             self.measured += total.measured_share_ms
             unused = total.measured_share_ms - total.busy
-        elif total.kind != HOST:
+        elif not host:
             self.idle += total.share_ms
         else:
             self.host += total.share_ms
@@ -264,14 +264,14 @@ class Books:
             rate = self._now[place]
         except KeyError:
             rate = self._now[place] = self._place(self.rates.rate(place[0], host=host, epoch=self._epoch))
-        self._groups[self._dated(labels, day)].add(total, column, rate)
+        self._groups[self._dated(labels, day)].add(total, column, rate, host)
         if rate is None:
             self.unpriced[total.placement_id, host, ""] += total.share_ms
 
     def add_closed(self, day: str, total: Total, column: int, rate: Rate | None, reason: str) -> None:
         """A total of a closed month with the rate and the cost part that it was closed with."""
         labels, _, host = self._meaning(total)
-        self._groups[self._dated(labels, day)].add(total, column, self._place(rate))
+        self._groups[self._dated(labels, day)].add(total, column, self._place(rate), host)
         if rate is None:
             self.unpriced[total.placement_id, host, reason] += total.share_ms
 
@@ -279,7 +279,8 @@ class Books:
         if charge.placement_id is None:
             labels = grouping.facts_labels(self.keys, charge.facts, charge.label)
         else:
-            labels = grouping.labels(self.keys, self.rates.placements[charge.placement_id], charge.label)
+            whose = Holder(**charge.facts) if charge.facts else charge.label
+            labels = grouping.labels(self.keys, self.rates.placements[charge.placement_id], whose)
         group = self._groups[self._dated(labels, day)]
         if group.charges is None:
             group.charges = []
@@ -311,7 +312,7 @@ class Books:
         return found
 
     def _understood(self, total: Total) -> tuple[tuple[str | None, ...], int, bool]:
-        placed, host = self.rates.placements[total.placement_id], total.kind == HOST
+        placed, host = self.rates.placements[total.placement_id], self.rates.of_host(total)
         column = self.column(total)
         holder: Holder | str = grouping.IDLE
         if total.kind == HELD:

@@ -1,5 +1,5 @@
-"""Costs of a stretch of time that are no share of a node's running time: what commitments left unused, monthly items,
-and, where the terms ask for it, what is billed beyond what ran.
+"""Costs of a stretch of time beside each holder's share of a node's GPUs: what commitments left unused, monthly items,
+what jobs without a GPU use and take off the others, and, where the terms ask for it, what is billed beyond what ran.
 
 Invariant: charges of adjacent stretches sum to those of the whole. A billing minimum counts where its machine ended.
 """
@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from pricing import billing, grouping, price_steps
 from pricing.books import Charge
+from pricing.cpu_use import cpu_charges
 from pricing.ledger_totals import placement_spans
 from pricing.rates import Rates
 
@@ -33,6 +34,7 @@ def charges(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_m
                     facts[key] = value
             yield Charge("unused_commitment_cost", grouping.UNUSED_COMMITMENT, cost, facts=facts, commitment=id)
     yield from _items(rates, starts_ms, ends_ms)
+    yield from cpu_charges(rates, connection, starts_ms, ends_ms)
     if terms.count_minimum:
         yield from _minimums(rates, connection, starts_ms, ends_ms)
 

@@ -16,7 +16,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from pricing import calendar, charges
-from pricing.books import HOST, Books, Charge
+from pricing.books import Books, Charge
+from pricing.ledger_cpu import has_rows
 from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY
 from pricing.ledger_totals import Total, totals
 from pricing.price_steps import Steps
@@ -38,7 +39,7 @@ def frozen(connection: sqlite3.Connection, rates: Rates, starts_ms: int, ends_ms
     books = Books((), rates)
     found: dict[tuple[int, int, int, Rate | None, int], list[int | None]] = {}
     for epoch, total in _all(connection, rates, starts_ms, ends_ms):
-        rate = rates.rate(total.placement_id, host=total.kind == HOST, epoch=epoch)
+        rate = rates.rate(total.placement_id, host=rates.of_host(total), epoch=epoch)
         amounts = found.setdefault((*total[:3], rate, books.column(total)), [0, 0, 0, None])
         for place, amount in enumerate(total[3:6]):
             amounts[place] += amount  # type: ignore[operator]
@@ -91,7 +92,18 @@ def usage_print(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) ->
         " FROM days WHERE at >= ? AND at < ?",
         _utc_days(starts_ms, ends_ms),
     ).fetchone()
-    return json.dumps(sums)
+    return json.dumps([*sums, *_cpu_print(connection, starts_ms, ends_ms)])
+
+
+def _cpu_print(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> tuple[int, ...]:
+    """Of what jobs without a GPU used; empty where none did."""
+    if not has_rows(connection, starts_ms, ends_ms):
+        return ()
+    return connection.execute(
+        "SELECT SUM(rows), SUM((ends_ms - starts_ms) * ABS(vcpus) / 1000), SUM((ends_ms - starts_ms) * ABS(memory) / 1000)"
+        " FROM cpu_usage WHERE hour >= ? AND hour < ?",
+        (starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS)),
+    ).fetchone()
 
 
 def _utc_days(starts_ms: int, ends_ms: int) -> tuple[int, int]:
@@ -112,6 +124,8 @@ def price_print(connection: sqlite3.Connection, rates: Rates, starts_ms: int, en
     )
     exchange = sorted((name, _clipped(steps, starts_ms, ends_ms)) for name, steps in terms.exchange.usd.items())
     said = repr((sheets, sorted(map(repr, owned)), exchange, terms.count_minimum, terms.count_minimum and terms.rules))
+    if has_rows(connection, starts_ms, ends_ms):
+        said += repr(terms.weights)
     said += "".join(rates.free_notes(starts_ms, ends_ms))  # none: the same print as before there were any
     return hashlib.sha256(said.encode()).hexdigest()
 

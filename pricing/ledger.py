@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from pricing import ledger_schema
+from pricing import ledger_cpu, ledger_schema
 from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from pricing.ledger_check import check
 from pricing.ledger_dictionary import Dictionary
@@ -29,7 +29,7 @@ from pricing.ledger_merge import (
     sums_of,
 )
 from pricing.sqlite_file import SqliteFile, identity, upgrade, write_ahead
-from pricing.usage import WHOLE_SHARE, Interruption, Placed, Usage
+from pricing.usage import CPU, WHOLE_SHARE, Interruption, Placed, Usage
 
 
 class Taken(NamedTuple):
@@ -224,6 +224,10 @@ class _Page:
 
     def _insert(self, fresh: Sequence[Usage], placements: Sequence[Placed]) -> None:
         numbers = self.names.placements(self.meter_id, placements, {row.placement for row in fresh})
+        cpu = [row for row in fresh if row.kind == CPU]
+        if cpu:
+            self._take_cpu(cpu, numbers)
+            fresh = [row for row in fresh if row.kind != CPU]
         merger = Merger(self._stored({row.starts_ms // HOUR_MS for row in fresh}))
         known: dict[tuple[object, ...], Ids] = {}
         for row in fresh:
@@ -235,6 +239,15 @@ class _Page:
                 raise self._wrong(f"row {row.sequence} ends before it starts")
             merger.add(row, ids)
         self._write(list(merger.touched.values()))
+
+    def _take_cpu(self, rows: Sequence[Usage], numbers: dict[int, int]) -> None:
+        for row in rows:
+            if row.placement not in numbers or row.ends_ms <= row.starts_ms:
+                raise self._wrong(f"row {row.sequence} ends before it starts, or names a placement that the page does not bring")
+        try:
+            ledger_cpu.take(self.names, self.node_id, self.meter_id, rows, numbers)
+        except ValueError:
+            raise self._wrong("a row of processors is taken from an unknown kind") from None
 
     def _ids(self, row: Usage, numbers: dict[int, int]) -> Ids:
         if row.placement not in numbers:

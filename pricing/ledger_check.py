@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
 
+from pricing.ledger_cpu import unbalanced
 from pricing.ledger_merge import HOURS_PER_DAY
 from pricing.usage import WHOLE_SHARE
 
@@ -24,14 +25,19 @@ def check(connection: sqlite3.Connection) -> list[str]:
     """One sentence per fault, at most twenty of a kind. Reads the whole ledger, which takes seconds per million rows."""
     damage = connection.execute(f"PRAGMA integrity_check({FAULTS})")
     faults = [f"SQLite finds damage: {text}" for (text,) in damage if text != "ok"]
-    return faults or [*_counts(connection), *_sums(connection), *_Tiling(connection).faults()]
+    return faults or [*_counts(connection), *_sums(connection), *_Tiling(connection).faults(), *_processors(connection)]
+
+
+def _processors(connection: sqlite3.Connection) -> Iterator[str]:
+    for node, hour in islice(unbalanced(connection), FAULTS):
+        yield f"node {node}: what jobs without a GPU held in the UTC hour {hour} is not what is taken from others"
 
 
 def _counts(connection: sqlite3.Connection) -> Iterator[str]:
     for node, meter, due, missing, rows in connection.execute(
         "WITH gone AS (SELECT meter_id, SUM(to_sequence - from_sequence + 1) AS missing FROM gaps GROUP BY meter_id),"
         " here AS (SELECT meter_id, SUM(rows) AS rows FROM (SELECT meter_id, rows FROM usage"
-        " UNION ALL SELECT meter_id, rows FROM rolled_hours) GROUP BY meter_id)"
+        " UNION ALL SELECT meter_id, rows FROM rolled_hours UNION ALL SELECT meter_id, rows FROM cpu_usage) GROUP BY meter_id)"
         " SELECT nodes.name, meters.name, cursor - elsewhere, COALESCE(missing, 0), COALESCE(rows, 0) FROM meters"
         " JOIN nodes ON nodes.id = node_id LEFT JOIN gone ON gone.meter_id = meters.id"
         " LEFT JOIN here ON here.meter_id = meters.id"

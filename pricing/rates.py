@@ -30,7 +30,7 @@ from pricing.usage import KINDS, Placed
 __all__ = ["Catalog", "Epoch", "Pricing", "Rate", "Rates"]
 
 _NOTHING = Fraction(0)
-_HOST = KINDS.index("host")
+_HOST, _DOWN = KINDS.index("host"), KINDS.index("down")
 _NO_GPUS = sheets.unknown("Its agent reports GPUs in use but says that it has none; is the agent of another version?")
 
 
@@ -125,14 +125,19 @@ class Rates:
 
     def freed(self, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Total]]:
         """What is to be added beside the passes for time that a cloud does not bill: away at its rate, and here at none."""
-        for id in self._free:
+        for id, since, until in self.free_windows(starts_ms, ends_ms):
             only = Among(json.dumps([id]), within=True)
+            for epoch in self.epochs(since, until):
+                for total in totals(connection, epoch.starts_ms, epoch.ends_ms, only):
+                    if self.rate(id, host=self.of_host(total), epoch=epoch) is not None:
+                        yield epoch, total.negative()
+                        yield epoch._replace(number=_FREE), total
+
+    def free_windows(self, starts_ms: int, ends_ms: int) -> Iterator[tuple[int, int, int]]:
+        """(placement, from, to) of all time in [starts_ms, ends_ms) that a cloud does not bill."""
+        for id in self._free:
             for free in self._freed(id, starts_ms, ends_ms):
-                for epoch in self.epochs(max(starts_ms, free.starts_ms), min(ends_ms, free.ends_ms)):
-                    for total in totals(connection, epoch.starts_ms, epoch.ends_ms, only):
-                        if self.rate(id, host=total.kind == _HOST, epoch=epoch) is not None:
-                            yield epoch, total.negative()
-                            yield epoch._replace(number=_FREE), total
+                yield id, max(starts_ms, free.starts_ms), min(ends_ms, free.ends_ms)
 
     def _freed(self, placement_id: int, starts_ms: int, ends_ms: int) -> list[interrupted.Free]:
         """What of a stretch the placement's cloud does not bill."""
@@ -163,6 +168,10 @@ class Rates:
         """Whether each moment has a price, of the whole node and of its GPUs."""
         placed = self.placements[placement_id]
         return placed.gpu_count > 0 and all(price is not None for _, price in self._sheets.of(placed).contracted)
+
+    def of_host(self, total: Total) -> bool:
+        """Whether it is of a whole node, not of one of its GPUs."""
+        return total.kind == _HOST or (total.kind == _DOWN and not self.placements[total.placement_id].gpu_count)
 
     def lacks_gpus(self, placed: Placed) -> bool:
         """Whether the instance type has GPUs, so that a node of it that shows none has lost its driver."""

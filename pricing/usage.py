@@ -16,6 +16,9 @@ WHOLE_SHARE = 1_000_000
 KINDS = ("held", "idle", "lost", "down", "host")
 """`held` by someone; `idle`; `lost` to the driver; `down`: nothing measured; `host`: a node without GPUs."""
 
+CPU = "cpu"
+"""Kind of the rows that stand beside these: what a job without a GPU held of processors and memory."""
+
 ENERGY_SOURCES = ("counter", "integrated")
 
 
@@ -38,6 +41,11 @@ class Usage(NamedTuple):
     energy_source: str | None
     placement: int
     """The `number` of the `Placed` in force."""
+    taken_from: str | None = None
+    """Of kind `cpu`: the kind of the rows from which it is taken; None for the job itself."""
+    vcpus_millionths: int = 0
+    """Of kind `cpu`; below 0 for those from whom it is taken."""
+    memory_mib: int = 0
 
 
 class Owned(NamedTuple):
@@ -65,6 +73,8 @@ class Placed(NamedTuple):
     """GPUs that share the node's price; 0 for a node without."""
     gpu_model: str | None = None
     tags: Mapping[str, str] = {}
+    vcpus: int | None = None
+    memory_bytes: int | None = None
 
 
 class Interruption(NamedTuple):

@@ -21,7 +21,7 @@ from pricing.errors import (
     PricingError,
 )
 from pricing.ledger import Ledger, Taken
-from pricing.usage import WHOLE_SHARE, Interruption, Owned, Placed, Usage
+from pricing.usage import CPU, WHOLE_SHARE, Interruption, Owned, Placed, Usage
 from tui.errors import RackrateError
 
 PAGE_ROWS = 5_000
@@ -30,6 +30,7 @@ AT_ONCE = 64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_MIB = 1 << 20
 
 
 class Named(Protocol):
@@ -189,9 +190,19 @@ def usage_rows(rows: Sequence[wire.UsageRow]) -> list[Usage]:
             None if row.energy_joules is None else round(row.energy_joules * 1000),
             row.energy_source,
             row.placement,
+            *(_cpu(row) if row.kind == CPU else ()),
         )
         for row in rows
     ]
+
+
+def _cpu(row: wire.UsageRow) -> tuple[str | None, int, int]:
+    """What it is taken from, millionths of a vCPU, MiB."""
+    vcpus = (row.vcpus or 0) * WHOLE_SHARE
+    mib, rest = divmod(row.memory_bytes or 0, _MIB)
+    if vcpus != int(vcpus) or rest:
+        raise LedgerError(f"node {row.node}: row {row.sequence} has finer parts of a vCPU or of the memory than the ledger keeps.")
+    return row.taken_from, int(vcpus), mib
 
 
 def _milliseconds(instant: datetime, row: wire.UsageRow) -> int:
@@ -237,4 +248,6 @@ def placed(placement: wire.Placement) -> Placed:
         gpu_count=placement.gpu_count,
         gpu_model=placement.gpu_model,
         tags=placement.tags,
+        vcpus=placement.vcpus,
+        memory_bytes=placement.memory_bytes,
     )

@@ -21,6 +21,7 @@ from agent.jobs import costs, ids, recover, view
 from agent.jobs.actor import Actor
 from agent.jobs.context import Context, now
 from agent.jobs.drains import Drains
+from agent.jobs.entries import wanted_of
 from agent.jobs.logs import log_size, read_log
 from agent.jobs.manager_desk import Desk
 from agent.jobs.manager_life import Lives
@@ -33,6 +34,7 @@ from agent.jobs.signals import signal_number
 from agent.jobs.stopper import Stopper
 from agent.meter import Meter
 from agent.meter_claims import Claim
+from agent.meter_cpu import CpuClaim
 
 LOG_LOOK_SECONDS = 0.1
 LARGEST_PAGE = 1_048_576
@@ -216,6 +218,14 @@ class JobManager:
                 found.setdefault(uuid, []).append(Claim(row.user, row.spec.project, row.id, share))
         return {uuid: tuple(claims) for uuid, claims in found.items()}
 
+    def cpu_claims(self) -> tuple[CpuClaim, ...]:
+        """What jobs without a GPU hold of processors and memory."""
+        wanted = ((row, wanted_of(row)) for row in self._store.holding() if not row.gpus)
+        return tuple(
+            CpuClaim(row.user, row.spec.project, row.id, one.cpu_millis, one.memory_bytes or 0)
+            for row, one in sorted(wanted, key=lambda pair: pair[0].id)
+        )
+
     # Doing
 
     async def ready(self, seconds: float = FIRST_READING_SECONDS) -> None:
@@ -361,7 +371,7 @@ class JobManager:
         if self._meter is None:
             return
         try:
-            self._meter.claim(self.claims())
+            self._meter.claim(self.claims(), self.cpu_claims())
             self._context.works("the usage record")
         except Exception as error:
             self._context.failed("the usage record", error)

@@ -10,7 +10,7 @@ from agent.wire.base import Message
 from agent.wire.node import OnPremises, Purchase
 
 
-UsageKind = Literal["held", "idle", "lost", "down", "host"]
+UsageKind = Literal["held", "idle", "lost", "down", "host", "cpu"]
 EnergySource = Literal["counter", "integrated"]
 
 
@@ -21,6 +21,9 @@ class UsageRow(Message, kw_only=True):
     `held` and `idle` while it was measured, `lost` while the driver could not reach it, `down` while nothing measured
     (agent not running, stalled, clock stepped: `reason` says which). A node without GPUs has rows of kind `host`
     with `gpu` None. Rows are immutable; (`node`, `meter`, `sequence`) names one for ever.
+
+    Rows of kind `cpu` stand beside these, with a share of 0: processors and memory that a job without a GPU held, and
+    (`taken_from`, with amounts below 0) from which part of the node they are taken. At every moment they sum to 0.
     """
 
     node: str
@@ -45,6 +48,12 @@ class UsageRow(Message, kw_only=True):
     energy_source: EnergySource | None = None
     placement: int
     """Id of the `Placement` in force."""
+    taken_from: UsageKind | None = None
+    """Of kind `cpu`: the kind of the rows of this holder from which it is taken; None for the job itself."""
+    vcpus: Decimal | None = None
+    """Of kind `cpu`: six places."""
+    memory_bytes: int | None = None
+    """Of kind `cpu`: whole MiB."""
 
 
 class Placement(Message, kw_only=True):
@@ -63,6 +72,8 @@ class Placement(Message, kw_only=True):
     """GPUs that share the node's price; 0 for a node without."""
     gpu_model: str | None = None
     tags: dict[str, str] = {}
+    vcpus: int | None = None
+    memory_bytes: int | None = None
 
 
 class Interruption(Message, kw_only=True):

@@ -179,6 +179,7 @@ def test_a_record_of_an_older_agent_is_taken_over(tmp_path: Path) -> None:
         node.run(0, 1000)
     with sqlite3.connect(path) as older:
         older.execute("DROP TABLE interruption")
+        older.execute("DROP TABLE cpu")
         older.execute("PRAGMA user_version = 1")
     older.close()
     with spot_node(path, hands) as node:

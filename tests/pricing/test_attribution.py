@@ -355,3 +355,17 @@ def test_a_range_without_length_or_zone_is_refused() -> None:
                 attribute(ledger, PriceList(), start, end if start.tzinfo else datetime(2026, 2, 1))
         with pytest.raises(BadRange, match="no IANA time zone"):
             attribute(ledger, PriceList(), LONG_AGO, START, tz="Nowhere/Here")
+
+
+def test_a_node_without_gpus_costs_its_price_also_while_its_agent_is_down() -> None:
+    start = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    at = round(start.timestamp() * 1000)
+    rows = [
+        Usage(1, at, at + HOUR_MS, None, "host", None, 10**6, None, None, None, None, None, None, 1),
+        Usage(2, at + HOUR_MS, at + 3 * HOUR_MS, None, "down", "agent_stopped", 10**6, None, None, None, None, None, None, 1),
+    ]
+    with Ledger.open(":memory:") as ledger:
+        ledger.take("n1", "m1", rows, [Placed(1, "n1", instance_type="cpu_box", usd_per_hour="2")], 1)
+        found = attribute(ledger, PriceList(), start, start + timedelta(hours=3), "user")  # type: ignore[arg-type]
+    assert {row.keys[0]: row.total_cost for row in found.rows} == {"(host)": 2, "(idle)": 4}
+    assert found.totals.idle_down_cost == 4 and found.totals.idle_share_ms == 0 and found.unpriced == ()

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from pricing.billing import RULES, Rule, billed, rule_for
 from pricing.calendar import milliseconds
-from pricing.instances import InstanceType
 from pricing.items import Item
-from pricing.weights import GIB, Weights, cost_of, parts
+from pricing.weights import GIB, Weights, worth
 
 CASES = [
     # cloud, purchase, ran for seconds, taken back by the cloud, billed seconds
@@ -84,37 +83,18 @@ def test_parts_of_a_range_pay_the_item_exactly_once(cuts: list[int]) -> None:
     assert sum(cost) == sum(cost for *_, cost in item.pieces(cuts[0], cuts[-1]))
 
 
-SHAPE = InstanceType("aws", "p4d.24xlarge", "A100", 8, None, 96, 1152 * GIB, None, None)
-
-
 def test_a_nodes_price_divides_by_the_documented_weights() -> None:
-    found = parts(SHAPE, Weights())
-    assert found is not None and sum(found) == 1
-    assert [round(float(part), 3) for part in found] == [0.49, 0.196, 0.315]
-    assert parts(SHAPE._replace(vcpus=None), Weights()) is None
-    assert parts(SHAPE, Weights(Fraction(1), Fraction(0), Fraction(0))) == (1, 0, 0)
-    assert parts(SHAPE._replace(gpu_count=0), Weights(Fraction(1), Fraction(0), Fraction(0))) is None
+    found = worth(8, 96, 1152 * GIB, Weights())
+    assert found is not None and 8 * found.gpu + 96 * found.vcpu + 1152 * found.memory_gib == 1
+    assert [round(float(part), 3) for part in (8 * found.gpu, 96 * found.vcpu, 1152 * found.memory_gib)] == [0.49, 0.196, 0.315]
+    assert worth(8, None, 1152 * GIB, Weights()) is None is worth(8, 96, None, Weights())
+    assert worth(8, 96, 1152 * GIB, Weights(Fraction(1), Fraction(0), Fraction(0))) == (Fraction(1, 8), 0, 0)
+    assert worth(0, 96, 1152 * GIB, Weights(Fraction(1), Fraction(0), Fraction(0))) is None
 
 
-def test_half_the_processors_of_a_node_cost_half_of_their_part_and_no_gpu() -> None:
-    weights = Weights(Fraction(1), Fraction(1, 96), Fraction(1, 1152))  # 8 : 1 : 1
-    cost = cost_of(Fraction(20), SHAPE, weights, gpus=Fraction(0), vcpus=Fraction(48), memory_bytes=Fraction(1152 * GIB))
-    assert cost == (0, 1, 2)
-
-
-USES = st.lists(st.tuples(st.fractions(0, 8), st.fractions(0, 96), st.fractions(0, 1152 * GIB)), max_size=5)
-
-
-@given(USES, st.fractions(0, 1000))
-def test_uses_that_fit_a_node_cost_at_most_its_price(uses: list[tuple[Fraction, Fraction, Fraction]], price: Fraction) -> None:
-    scale = max(1, len(uses))
-    costs = [
-        cost_of(price, SHAPE, Weights(), gpus=gpus / scale, vcpus=vcpus / scale, memory_bytes=memory / scale)
-        for gpus, vcpus, memory in uses
-    ]
-    assert all(cost is not None and min(cost) >= 0 for cost in costs)
-    assert sum(sum(cost) for cost in costs if cost is not None) <= price
-    assert (
-        sum(cost_of(price, SHAPE, Weights(), gpus=Fraction(8), vcpus=Fraction(96), memory_bytes=Fraction(1152 * GIB)) or ())
-        == price
-    )
+@given(st.integers(0, 16), st.integers(0, 256), st.integers(0, 4096), st.tuples(*[st.fractions(0, 2)] * 3))
+def test_what_a_node_has_is_worth_its_price_whatever_the_weights(
+    gpus: int, vcpus: int, gib: int, weights: tuple[Fraction, Fraction, Fraction]
+) -> None:
+    found = worth(gpus, vcpus, gib * GIB, Weights(*weights))
+    assert found is None or (gpus * found.gpu + vcpus * found.vcpu + gib * found.memory_gib == 1 and min(found) >= 0)

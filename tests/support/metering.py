@@ -134,8 +134,9 @@ def check_gpu_tiles(rows: Sequence[wire.UsageRow], gpu: str | None) -> None:
 def check_cover(rows: Sequence[wire.UsageRow], placements: dict[int, wire.Placement]) -> None:
     """At every moment: as many GPUs have rows as the placement in force says share the node's price, or else the host has.
 
-    Up to the moment where the first GPU's record ends: after a kill they end apart.
+    Up to the moment where the first GPU's record ends: after a kill they end apart. Rows of processors stand beside these.
     """
+    rows = [row for row in rows if row.kind != "cpu"]
     if not rows:
         return
     events: list[tuple[datetime, int, wire.UsageRow]] = []

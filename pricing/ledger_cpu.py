@@ -1,0 +1,123 @@
+"""Processors and memory that jobs without a GPU held, in the ledger: agent rows in, rows of up to an hour out, sums.
+
+Invariant: whole numbers only; a row lies within one UTC hour and its amounts do not change within it, so any cut of it is
+exact. An agent's rows of one moment (what its jobs hold, and from whom it is taken) sum to 0. `part` is 0 for a job, else 1
++ the place in `usage.KINDS` of what it is taken from. These rows are not rolled up by retention: few nodes have them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pricing.ledger_dictionary import Dictionary
+from pricing.ledger_merge import HOUR_MS
+from pricing.ledger_totals import Among
+from pricing.usage import KINDS, Usage
+
+TABLES = (
+    """CREATE TABLE cpu_usage (
+        hour INTEGER NOT NULL, node_id INTEGER NOT NULL, meter_id INTEGER NOT NULL, starts_ms INTEGER NOT NULL,
+        first_sequence INTEGER NOT NULL, ends_ms INTEGER NOT NULL, placement_id INTEGER NOT NULL, part INTEGER NOT NULL,
+        holder_id INTEGER NOT NULL, vcpus INTEGER NOT NULL, memory INTEGER NOT NULL, rows INTEGER NOT NULL,
+        last_sequence INTEGER NOT NULL,
+        PRIMARY KEY (hour, node_id, meter_id, starts_ms, first_sequence)) WITHOUT ROWID""",
+    "ALTER TABLE placements ADD COLUMN vcpus INTEGER",
+    "ALTER TABLE placements ADD COLUMN memory_bytes INTEGER",
+)
+
+
+class CpuTotal(NamedTuple):
+    """`vcpu_ms`: millionths of a vCPU x ms; `memory_ms`: MiB x ms. Below 0 for those from whom it is taken."""
+
+    placement_id: int
+    part: int
+    holder_id: int
+    vcpu_ms: int
+    memory_ms: int
+
+
+class _Key(NamedTuple):
+    hour: int
+    placement: int
+    part: int
+    holder: int
+    vcpus: int
+    memory: int
+
+
+def take(names: Dictionary, node_id: int, meter_id: int, rows: Sequence[Usage], placements: dict[int, int]) -> None:
+    """Takes these agent rows of kind `cpu`; `placements`: the agent's numbers -> our ids. ValueError: an unknown kind."""
+    connection = names.connection
+    known = _stored(connection, node_id, meter_id, {row.starts_ms // HOUR_MS for row in rows})
+    touched: dict[int, list[int]] = {}
+    for row in rows:
+        part = 0 if row.taken_from is None else 1 + KINDS.index(row.taken_from)
+        holder = names.holder(row.user, row.project, row.job)
+        for start, end in _hours(row):
+            key = _Key(start // HOUR_MS, placements[row.placement], part, holder, row.vcpus_millionths, row.memory_mib)
+            found = known.get(key)
+            if found is None or found[2] != start:
+                found = known[key] = [start, row.sequence, start, *key[1:], 0, row.sequence]
+            found[2], found[-1] = end, row.sequence
+            found[-2] += start == row.starts_ms
+            touched[id(found)] = found
+    connection.executemany(
+        f"INSERT INTO cpu_usage VALUES ({', '.join('?' * 13)}) ON CONFLICT DO UPDATE SET ends_ms = excluded.ends_ms,"
+        " rows = excluded.rows, last_sequence = excluded.last_sequence",
+        [(one[0] // HOUR_MS, node_id, meter_id, *one) for one in touched.values()],
+    )
+
+
+def _stored(connection: sqlite3.Connection, node_id: int, meter_id: int, hours: set[int]) -> dict[_Key, list[int]]:
+    """The newest row of each kind in these hours, which new ones may continue."""
+    found: dict[_Key, list[int]] = {}
+    for hour in hours:
+        for row in connection.execute(
+            "SELECT starts_ms, first_sequence, ends_ms, placement_id, part, holder_id, vcpus, memory, rows, last_sequence"
+            " FROM cpu_usage WHERE hour = ? AND node_id = ? AND meter_id = ? ORDER BY last_sequence",
+            (hour, node_id, meter_id),
+        ):
+            found[_Key(hour, *row[3:8])] = list(row)
+    return found
+
+
+def _hours(row: Usage) -> Iterator[tuple[int, int]]:
+    start = row.starts_ms
+    while start < row.ends_ms:
+        end = min((start // HOUR_MS + 1) * HOUR_MS, row.ends_ms)
+        yield start, end
+        start = end
+
+
+def has_rows(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> bool:
+    """Whether there may be any in the hours of [starts_ms, ends_ms)."""
+    hours = starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS)
+    return connection.execute("SELECT 1 FROM cpu_usage WHERE hour >= ? AND hour < ? LIMIT 1", hours).fetchone() is not None
+
+
+def cpu_totals(connection: sqlite3.Connection, starts_ms: int, ends_ms: int, among: Among | None = None) -> Iterator[CpuTotal]:
+    """The sums of [starts_ms, ends_ms), exact however it cuts the rows."""
+    where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
+    length = "(MIN(ends_ms, ?) - MAX(starts_ms, ?))"
+    yield from map(
+        CpuTotal._make,
+        connection.execute(
+            f"SELECT placement_id, part, holder_id, SUM({length} * vcpus), SUM({length} * memory) FROM cpu_usage"
+            f" WHERE hour >= ? AND hour < ? AND starts_ms < ? AND ends_ms > ?{where} GROUP BY placement_id, part, holder_id",
+            (
+                *(ends_ms, starts_ms) * 2, starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS), ends_ms, starts_ms, *ids,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def unbalanced(connection: sqlite3.Connection) -> Iterator[tuple[str, int]]:
+    """(node, UTC hour) in which what jobs hold is not what is taken from others, of meters whose rows are all here."""
+    yield from connection.execute(
+        "SELECT nodes.name, hour FROM cpu_usage JOIN meters ON meters.id = meter_id JOIN nodes ON nodes.id = meters.node_id"
+        " WHERE agent_last IS NOT NULL AND cursor >= agent_last AND meter_id NOT IN (SELECT meter_id FROM gaps)"
+        " GROUP BY meter_id, hour HAVING SUM((cpu_usage.ends_ms - starts_ms) * vcpus) != 0"
+        " OR SUM((cpu_usage.ends_ms - starts_ms) * memory) != 0"
+    )
