@@ -19,6 +19,8 @@ PricingError
 ├── ClosingError            a month that cannot be closed                      exit 2
 ├── HistoryError            a file of spot history that cannot be read         exit 2
 ├── TraceError              a published trace of a cluster cannot be read       exit 2
+├── SpotJobError            a job under a deadline that is none, or traces that cannot judge it  exit 2
+│   └── ImpossibleDeadline  even on demand it cannot be met: says the least time
 ├── SeriesError             a file of hourly demand that cannot be used        exit 2
 ├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
 ├── AdviceFileError         a file of usage, rates or a what-if cannot be read: names file, row, column  exit 2
@@ -130,6 +132,16 @@ class SeriesError(PricingError):
     """A file of hourly demand cannot be used as it is: names the file, the line and the column."""
 
     exit_code = 2
+
+
+class SpotJobError(PricingError, ValueError):
+    """A job under a deadline with a wrong figure, or traces that cannot judge its policies: says which and what to do."""
+
+    exit_code = 2
+
+
+class ImpossibleDeadline(SpotJobError):
+    """Even on demand, from the start, the work takes longer than the deadline: says the least time it takes."""
 
 
 class BadBudget(PricingError, ValueError):

@@ -69,6 +69,17 @@ def read_history(
     return reading
 
 
+def documents(path: Path, traps: list[Trap], wanted: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+    """(name, JSON) of every file in a file, folder or archive whose name is wanted; what cannot be read is a trap."""
+    for name, content in _contents(path, "*", traps):
+        if not wanted(name):
+            continue
+        try:
+            yield name, json.loads(content.decode("utf-8-sig"), parse_float=_number)
+        except (ValueError, RecursionError) as error:
+            traps.append(trap("damaged", name, None, f"is no JSON ({error}); it is left out."))
+
+
 def _contents(path: Path, match: str, traps: list[Trap]) -> Iterator[tuple[str, bytes]]:
     if path.is_dir():
         for file in sorted(path.rglob("*")):

@@ -7,18 +7,34 @@ Model and rules: Wu et al., "Can't Be Late", NSDI 2024, sections 3 and 4. All ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from math import ceil, floor, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from pricing.errors import ImpossibleDeadline, SpotJobError
 
 if TYPE_CHECKING:
     from pricing.market_traces import Trace
     from pricing.spot_hazard import SpotModel
 
 HOUR_MS = 3_600_000
+LONGEST_HOURS = 24 * 366
+DEFAULT_SLICES = 4
+POLICIES = (
+    "on_demand",
+    "greedy",
+    "time_sliced_4",
+    "uniform_progress_plain",
+    "uniform_progress",
+    "rackrate",
+    "omniscient",
+)
+"""`time_sliced_N` for any N; `omniscient` is no policy that could be run: it knows the future."""
 UNAVAILABLE, AVAILABLE, UNKNOWN = 0, 1, 2
 """As in `market_traces`."""
 Array = np.ndarray[Any, Any]
@@ -115,7 +131,7 @@ class Policy:
         job = self.job
         off_spot = look.instance != Decision.SPOT
         self._locked |= off_spot & (look.work_left_ms + 2 * job.changeover_ms > look.time_left_ms - job.tick_ms)
-        return _lawful(np.where(self._locked, np.int8(Decision.ON_DEMAND), self.wish(look)), look, job)
+        return lawful(np.where(self._locked, np.int8(Decision.ON_DEMAND), self.wish(look)), look, job)
 
     def decide(self, state: State) -> Decision:
         """For one live job, after `start` and `observe`."""
@@ -134,7 +150,8 @@ class Policy:
         return Decision(int(self.choose(look)[0]))
 
 
-def _lawful(choice: Array, look: Look, job: Job) -> Array:
+def lawful(choice: Array, look: Look, job: Job) -> Array:
+    """No spot where there is none, or where it is not cheaper."""
     if job.spot >= job.on_demand:
         return np.full_like(choice, Decision.ON_DEMAND)
     return np.where((choice == Decision.SPOT) & ~look.available, np.int8(Decision.IDLE), choice)
@@ -162,6 +179,62 @@ class Expectation:
     """What the worlds were taken from: measured traces, or the fitted model."""
 
 
+def job_of(
+    *,
+    work_hours: float,
+    deadline_hours: float,
+    changeover_hours: float,
+    on_demand: float,
+    spot: float,
+    tick_ms: int = 600_000,
+) -> Job:
+    """A job that on-demand can do in time. SpotJobError names the figure that is none; ImpossibleDeadline the least time."""
+    for name, hours in (("work", work_hours), ("deadline", deadline_hours)):
+        if not (isfinite(hours) and 0 < hours <= LONGEST_HOURS):
+            raise SpotJobError(f"{name} of {hours:g} h: has to be above 0 and at most {LONGEST_HOURS:,} hours.")
+    if not (isfinite(changeover_hours) and 0 <= changeover_hours <= LONGEST_HOURS):
+        raise SpotJobError(f"changeover of {changeover_hours:g} h: has to be 0 or more, and at most {LONGEST_HOURS:,} hours.")
+    for name, price in (("on-demand", on_demand), ("spot", spot)):
+        if not (isfinite(price) and price > 0):
+            raise SpotJobError(f"{name} price of {price:g}: has to be above 0; a price of 0 is unknown.")
+    job = Job(
+        ceil(work_hours * HOUR_MS - 1e-6),
+        floor(deadline_hours * HOUR_MS + 1e-6),
+        ceil(changeover_hours * HOUR_MS - 1e-6),
+        tick_ms,
+        on_demand,
+        spot,
+    )
+    least = -(-(job.work_ms + job.changeover_ms) // tick_ms)
+    if least > job.deadline_ms // tick_ms:
+        raise ImpossibleDeadline(
+            f"The deadline of {deadline_hours:g} h cannot be met: {work_hours:g} h of work and a changeover of "
+            f"{changeover_hours:g} h take {least * tick_ms / HOUR_MS:.2f} h even on demand (in whole ticks of "
+            f"{tick_ms / 1000:g} s)."
+        )
+    return job
+
+
+def policy_of(name: str) -> Policy:
+    """A policy by its name: one of `POLICIES`, or `time_sliced_N`."""
+    from pricing.spot_own import Rackrate
+    from pricing.spot_rules import Greedy, OnDemand, TimeSliced, UniformProgress
+
+    makers: dict[str, Callable[[], Policy]] = {
+        "on_demand": OnDemand,
+        "greedy": Greedy,
+        "uniform_progress": UniformProgress,
+        "uniform_progress_plain": lambda: UniformProgress(hysteresis=False),
+        "rackrate": Rackrate,
+    }
+    slices = re.fullmatch(r"time_sliced(?:_|\()?([1-9][0-9]{0,3})?\)?", name)
+    if slices:
+        return TimeSliced(int(slices[1] or DEFAULT_SLICES))
+    if name not in makers:
+        raise SpotJobError(f"There is no policy named `{name:.40}`; there are {', '.join(POLICIES)}.")
+    return makers[name]()
+
+
 def expected(
     policy: str,
     worlds: Sequence[Trace] | SpotModel | None,
@@ -176,7 +249,10 @@ def expected(
 ) -> Expectation:
     """What a policy (one of `POLICIES`) costs a job, over `starts` starts in measured traces, or in worlds of a model.
 
-    `worlds`: availability traces; a model (`SpotModel.of_hazard(interruptions_per_hour, hours_until_back)`); or None for the
+    `worlds`: availability traces, each at least as long as the deadline; a model (`SpotModel.of_hazard(interruptions_per_hour, hours_until_back)`); or None for the
     model that ships. ImpossibleDeadline where even on-demand cannot make it.
     """
-    raise NotImplementedError
+    from pricing.spot_expected import expectation
+
+    job_hours = {"work_hours": work_hours, "deadline_hours": deadline_hours, "changeover_hours": changeover_hours}
+    return expectation(policy, worlds, starts, seed, on_demand=on_demand, spot=spot, **job_hours)

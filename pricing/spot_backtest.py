@@ -6,6 +6,7 @@ after the last whole tick before its deadline.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,15 @@ class Worlds:
     history: Array
     """uint8 (runs, ticks before the start), UNKNOWN where nothing is known; may have no columns."""
     zone: Array
-    """int (runs,): which trace; what errors are clustered by."""
+    """int (runs,): which of `zones`."""
+    zones: tuple[str, ...] = ()
+    block: Array | None = None
+    """int (runs,): which stretch of one deadline's length within the zone; starts of one overlap."""
+
+    def of(self, chosen: Array) -> Worlds:
+        """Only these runs."""
+        block = None if self.block is None else self.block[chosen]
+        return Worlds(self.states[chosen], self.history[chosen], self.zone[chosen], self.zones, block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +46,24 @@ class Outcome:
     spot_work_ms: Array
     on_demand_work_ms: Array
     """The work that was done there; the rest of their time went into changeovers, and the last tick's end."""
-    finish_ticks: Array
-    """Ticks from the start to the end of the work; for a late run, all ticks of the deadline."""
+    finish_ticks: Array | None
+    """Ticks from the start to the end of the work; for a late run, all ticks of the deadline; None: not told."""
     late: Array
 
     def cost(self, job: Job) -> Array:
         """$ of each run."""
         hours = job.tick_ms / HOUR_MS
         return (self.spot_ticks * job.spot + self.on_demand_ticks * job.on_demand) * hours
+
+    @classmethod
+    def joined(cls, parts: Sequence[Outcome], order: Array) -> Outcome:
+        """Outcomes of one policy on parts of the runs; `order` puts their rows in place."""
+        arrays = {
+            name: None if getattr(parts[0], name) is None else np.concatenate([getattr(one, name) for one in parts])[order]
+            for name in cls.__slots__
+            if name != "policy"
+        }
+        return cls(policy=parts[0].policy, **arrays)
 
 
 def simulate(policy: Policy, worlds: Worlds, job: Job) -> Outcome:

@@ -7,77 +7,99 @@ Source: Wu et al., "Can't Be Late", NSDI 2024, section 3.3 (there as an integer 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 
 from pricing.spot import AVAILABLE, Array, Job
+from pricing.spot_backtest import Outcome
 
 MOST_SLACKS = 12_000
 RUNS_AT_ONCE = 64
+NEVER = 2**62
 
 
-def optimum(states: Array, job: Job) -> tuple[Array, bool]:
-    """($ of each run (float64; inf where even on demand is late), whether exact).
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """Integers: slack, and a key of (cost, ticks on demand, starts on demand), most weighty first, so that a sum is a sum."""
 
-    `states`: uint8 (runs, ticks). Where changeover and tick have no common measure the changeover is rounded down to one
-    (not exact: a lower bound of the cost).
+    tick: int
+    start: int
+    lowest_ms: int
+    unit_ms: int
+    width: int
+    bits: int
+    spot: int
+    on_demand: int
+
+
+def optimum(states: Array, job: Job) -> tuple[Outcome, bool]:
+    """(the best outcome of each run, whether exact); `states`: uint8 (runs, ticks).
+
+    Where changeover and tick have no common measure the changeover is rounded down to one: not exact, a bound that no policy
+    can pass. The job has to be one that on-demand can do (`job_of`).
     """
     ticks = job.deadline_ms // job.tick_ms
-    slack_ms = ticks * job.tick_ms - job.work_ms
-    unit, exact = _unit(job, slack_ms)
+    units, exact = _units(job, ticks)
     available = np.ascontiguousarray((states[:, :ticks] == AVAILABLE).T)
     parts = [
-        _least(available[:, first : first + RUNS_AT_ONCE], job, slack_ms, unit)
+        _least(available[:, first : first + RUNS_AT_ONCE], job, units)
         for first in range(0, available.shape[1], RUNS_AT_ONCE)
     ]
-    return np.concatenate(parts) if parts else np.zeros(0), exact
+    return _outcome(np.concatenate(parts), job, units), exact
 
 
-def _unit(job: Job, slack_ms: int) -> tuple[int, bool]:
+def _units(job: Job, ticks: int) -> tuple[_Units, bool]:
+    slack_ms = ticks * job.tick_ms - job.work_ms
     unit = gcd(job.tick_ms, job.changeover_ms)
-    if slack_ms <= unit * MOST_SLACKS:
-        return unit, True
-    parts = 1
-    while slack_ms > job.tick_ms // (parts + 1) * MOST_SLACKS // 2 and parts < 120 and job.tick_ms // (parts + 1) > 0:
-        parts += 1
-    return max(1, job.tick_ms // max(1, min(parts, 60))), False
-
-
-def _least(available: Array, job: Job, slack_ms: int, unit: int) -> Array:
-    """Forward over the ticks: the least cost of reaching each slack, idle, on spot and on demand."""
-    ticks, runs = available.shape
-    if slack_ms < 0:
-        return np.full(runs, np.inf)
-    tick_units, start_units = job.tick_ms // unit, job.changeover_ms // unit
-    width = slack_ms // unit + 1
-    spot_price, on_demand_price = (np.float32(price * job.tick_ms / 3_600_000) for price in (job.spot, job.on_demand))
+    exact = slack_ms <= unit * MOST_SLACKS
+    if not exact:
+        finest = max(1, slack_ms // MOST_SLACKS)
+        parts = next(parts for parts in range(max(1, job.tick_ms // finest), 0, -1) if job.tick_ms % parts == 0)
+        unit = job.tick_ms // parts
+    width, bits = slack_ms // unit + 1, (ticks + 1).bit_length()
+    scale = 2 ** (60 - 2 * bits) / (ticks * max(job.spot, job.on_demand))
+    spot, on_demand = (max(1, round(price * scale)) << 2 * bits for price in (job.spot, job.on_demand))
     lowest = slack_ms - (width - 1) * unit
-    never = np.float32(np.inf)
-    idle = np.full((width, runs), never, np.float32)
-    idle[width - 1] = 0
-    spot, on_demand = np.full_like(idle, never), np.full_like(idle, never)
-    best = np.full(runs, np.inf)
+    return _Units(
+        job.tick_ms // unit, job.changeover_ms // unit, lowest, unit, width, bits, spot, on_demand + (1 << bits)
+    ), exact  # fmt: skip
+
+
+def _least(available: Array, job: Job, units: _Units) -> Array:
+    """Forward over the ticks: the least key of reaching each slack, idle, on spot and on demand; int64 (runs,)."""
+    ticks, runs = available.shape
+    idle = np.full((units.width, runs), NEVER, np.int64)
+    idle[-1] = 0
+    spot, on_demand, best = np.full_like(idle, NEVER), np.full_like(idle, NEVER), np.full(runs, NEVER, np.int64)
     for tick in range(ticks):
-        rest = (ticks - tick) * job.tick_ms
         anywhere = np.minimum(np.minimum(idle, spot), on_demand)
-        start = _fallen(anywhere, start_units)
-        new_spot = np.where(available[tick], np.minimum(spot, start) + spot_price, never)
-        new_demand = np.minimum(on_demand, start) + on_demand_price
-        idle, spot, on_demand = _fallen(anywhere, tick_units), new_spot, new_demand
-        done = -(-(rest - job.tick_ms - lowest) // unit)
-        if done < width:
-            done = max(0, done)
-            ends = np.minimum(spot[done:], on_demand[done:])
-            np.minimum(best, ends.min(axis=0), out=best)
+        start = _fallen(anywhere, units.start)
+        spot = np.minimum(spot, start) + units.spot
+        spot[:, ~available[tick]] = NEVER
+        on_demand = np.minimum(np.minimum(on_demand, start + 1) + units.on_demand, NEVER)
+        idle = _fallen(anywhere, units.tick)
+        done = max(0, -(-((ticks - tick - 1) * job.tick_ms - units.lowest_ms) // units.unit_ms))
+        if done < units.width:
+            np.minimum(best, np.minimum(spot[done:], on_demand[done:]).min(axis=0), out=best)
     return best
 
 
-def _fallen(costs: Array, units: int) -> Array:
+def _fallen(keys: Array, units: int) -> Array:
     """What was at a slack is now `units` lower."""
     if units == 0:
-        return costs
-    fallen = np.full_like(costs, np.inf)
-    if units < len(costs):
-        fallen[:-units] = costs[units:]
+        return keys
+    fallen = np.full_like(keys, NEVER)
+    if units < len(keys):
+        fallen[:-units] = keys[units:]
     return fallen
+
+
+def _outcome(keys: Array, job: Job, units: _Units) -> Outcome:
+    mask = (1 << units.bits) - 1
+    on_demand, starts = keys >> units.bits & mask, keys & mask
+    on_demand_cost = units.on_demand >> 2 * units.bits
+    spot = ((keys >> 2 * units.bits) - on_demand * on_demand_cost) // (units.spot >> 2 * units.bits)
+    on_demand_work = np.minimum(on_demand * job.tick_ms - starts * job.changeover_ms, job.work_ms)
+    return Outcome("omniscient", spot, on_demand, job.work_ms - on_demand_work, on_demand_work, None, np.zeros(len(keys), bool))
