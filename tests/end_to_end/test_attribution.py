@@ -154,3 +154,21 @@ def cost_of(ledger: Ledger) -> tuple[Fraction | None, tuple[str, ...]]:
     now = datetime.now(UTC)
     found = report(ledger, now - timedelta(hours=1), now + timedelta(hours=1))
     return found.totals.total_cost, found.notes
+
+
+def test_jobs_without_a_gpu_cost_their_part_and_the_node_its_price(agent: JobAgent) -> None:
+    agent.start()
+    ids = [agent.submit("/bin/sleep", "600", cpus="1", memory_bytes=G), agent.submit("/bin/sleep", "600")]
+    for id in ids:
+        agent.until(id, "running")
+    wait_for(lambda: sum(row["kind"] == "cpu" and row.get("job") == ids[1] for row in usage_rows(agent)) >= 3)
+    for id in ids:
+        assert agent.http.delete(f"/v1/jobs/{id}?force=true").status_code == 200
+    with Ledger.open(":memory:") as ledger:
+        synced(agent, ledger)
+        rows = [row for row in taken(ledger, agent) if row["kind"] != "cpu"]
+        assert_whole_hour_adds_up(ledger, rows)
+        found = report(ledger, datetime.fromisoformat(str(rows[0]["starts_at"])), datetime.now(UTC), "job")
+    costs = {row.keys[0]: row.allocated_cost for row in found.rows}
+    assert costs[ids[0]] > 2 * costs[ids[1]] > 0 and found.totals.allocated_cost == sum(costs[id] for id in ids)
+    assert found.totals.held_share_ms == 0 and found.totals.idle_unallocated_cost
