@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -92,7 +93,7 @@ def test_a_refresh_is_seen_by_every_later_command(run: Run, serve: Callable[...,
     assert [line.split()[:3] for line in done.out.splitlines()[1:]] == [["aws", "2", "2"], ["gcp", "1", "0"]]
     after = run("prices", "p4d.24xlarge", "region:us-east-1", "buy:on-demand")
     assert "20.5000" in after.out and "a fake source" in after.out and "0 d" in after.out
-    assert "(aws was refreshed 0s ago: done)" in after.err
+    assert re.search(r"\(aws was refreshed \d+s ago: done\)", after.err)
     (record,) = run("prices", "p4d.24xlarge", "region:us-east-1", "buy:on-demand", "--json").json()
     assert (record["price_per_hour"], record["age_days"], record["source"]) == ("20.5", 0, "a fake source")
     assert record["valid_from"] == NOW.isoformat()
@@ -106,7 +107,7 @@ def test_what_is_refused_or_fails_is_told_and_the_exit_code_says_partly_or_faile
     done = run("prices", "refresh")
     assert done.code == 4 and "gcp: Too many requests." in done.err and "is 0: a price is above 0" in done.err
     assert run("prices", "refresh", "--cloud", "gcp").code == 1
-    assert "(gcp was refreshed 0s ago: failed: Too many requests.)" in run("prices", "a2-highgpu-8g").err
+    assert re.search(r"\(gcp was refreshed \d+s ago: failed: Too many requests\.\)", run("prices", "a2-highgpu-8g").err)
     record = run("prices", "refresh", "--cloud", "aws", "--json").json()
     (refused,) = record["clouds"][0]["refused"]
     assert (refused["instance_type"], refused["price"]) == ("p4d.24xlarge", "0")
