@@ -54,10 +54,10 @@ def _add_advise(commands: Any, command: Add, json: Json) -> None:
 PLAN_EPILOG = """examples:
   rackrate plan --examples                             the workloads that ship with the program
   rackrate plan image-classifier                       plan one of them
-  rackrate plan WORKLOAD.toml --what-if cheaper.toml   side by side with changed prices, deadline or anything else
+  rackrate plan W.toml --what-if cheaper.toml          side by side with other keys
 
-A workload is a TOML file; the examples show every usual key. exit codes: 0 planned, 1 nothing fits or is in time, 2 a
-fault in the file
+A workload is a TOML file; the examples show every usual key.
+exit codes: 0 planned, 1 nothing fits or is in time, 2 a fault in the file
 """
 
 
@@ -101,9 +101,34 @@ def _at_least_one(text: str) -> int:
     return number
 
 
+SPOT_EPILOG = """examples:
+  rackrate backtest spot traces/ --work 48h --deadline 60h --changeover 0.2h --on-demand 3.06 --spot 0.9731 --available 0
+  rackrate backtest spot TRACES.tar.gz ... --leave-one-zone-out     our policy judged on zones that it was not fitted on
+
+A trace is {"metadata": {"gap_seconds": N}, "data": [0, 1, ...]}. A long one is cut at random starts, with its own past as
+history; a window (shorter than two deadlines) is run from its first tick. Hours are of work done, without changeovers.
+exit codes: 0 judged, 2 wrong usage or an impossible deadline, 4 some traces left out
+"""
+
+
 def _add_backtest_spot(kinds: Any, command: Add, json: Json) -> None:
     spot = command(kinds, "spot", "backtest_spot:spot", "spot policies under a deadline, on availability traces")
+    spot.epilog, spot.formatter_class = SPOT_EPILOG, argparse.RawDescriptionHelpFormatter
     spot.add_argument("traces", nargs="+", metavar="TRACE", help="a file, a folder or an archive of them")
+    spot.add_argument("--work", required=True, metavar="48h", help="how long the job computes, without interruptions")
+    spot.add_argument("--deadline", required=True, metavar="60h", help="from its start")
+    spot.add_argument("--changeover", required=True, metavar="0.2h", help="lost on every start of an instance; an upper bound")
+    spot.add_argument("--on-demand", required=True, type=float, metavar="USD", help="per hour")
+    spot.add_argument("--spot", required=True, type=float, metavar="USD", help="per hour")
+    spot.add_argument("--available", type=int, choices=(0, 1), help="which number means available in the traces")
+    spot.add_argument("--policy", action="append", default=[], metavar="NAME", help="only this one; may be repeated (default: all)")
+    spot.add_argument("--starts", type=int, metavar="N", help="of each trace (default: 300 of long ones, 1 of windows)")
+    spot.add_argument("--seed", type=int, default=0, help="of the starts (default 0)")
+    spot.add_argument("--history", metavar="7d", help="of a trace's own past, shown before a start (default 7d; 0: none)")
+    fitted = spot.add_mutually_exclusive_group()
+    fitted.add_argument("--fit", action="append", default=[], metavar="TRACE", help="fit our policy on these traces first")
+    fitted.add_argument("--leave-one-zone-out", action="store_true", help="fit on all other zones, judge on each")
+    spot.add_argument("--zones", action="store_true", help="also the savings of each zone")
     json(spot)
 
 
