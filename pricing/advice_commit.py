@@ -19,6 +19,7 @@ import numpy as np
 
 from pricing import advice_spot
 from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
+from pricing.calendar import instant, milliseconds
 from pricing.commitment_mix import Problem, exact_cost, run
 from pricing.commitment_mix_calls import calls_of, commitment_of, how_of
 from pricing.commitment_mix_lp import Plan, cheapest, hindsight
@@ -66,6 +67,10 @@ def notes(case: Case) -> list[str]:
             f"No reserved or savings-plan rate is known for {', '.join(unpriced[:4])}{' and others' * (len(unpriced) > 4)}: "
             "no commitment is advised there (`rackrate prices refresh` fetches them, or --rates tells them)."
         )
+    now = milliseconds(case.now)
+    others = [one.id for one in case.terms.commitments if one.currency != "USD" and one.starts_ms <= now < one.ends_ms]
+    if others:
+        found.append(f"Owned commitments in other currencies than USD are in no advice: {', '.join(others[:4])}.")
     mix = mix_of(case)
     if mix is None:
         return found
@@ -269,7 +274,7 @@ def _risks(case: Case, mix: Mix, part: _Part, ratio: Fraction) -> tuple[str, ...
     ends = case.now + timedelta(days=round(offer.term_months * 365 / 12))
     found = [
         f"It is paid until {ends:%Y-%m-%d}, used or not: it loses where the use falls below {float(ratio):.0%} of its hours.",
-        f"A price cut of more than {float(1 - ratio):.0%} on demand, or a newer GPU that takes the work, makes it the dearer one.",
+        f"A price cut of more than {float(1 - ratio):.0%} on demand, or a newer GPU that takes the work, makes it dearer.",
     ]
     if demand.days < ENOUGH_DAYS:
         found.append(f"The evidence is {demand.days:.1f} days, too short to tell what a month is like.")
@@ -289,9 +294,8 @@ def _risks(case: Case, mix: Mix, part: _Part, ratio: Fraction) -> tuple[str, ...
     for key in list(offer.rates)[:3]:
         place = advice_spot.place_of(case, key)
         if place is not None and place.effective < offer.rates[key].usd_per_hour and not advice_spot.interruptible(case, key):
-            found.append(
-                f"If the work on {key} bears interruptions, spot is ${float(place.effective):.4f} an hour of work: do not commit then."
-            )
+            price = advice_spot.cents4(place.effective)
+            found.append(f"If the work on {key} bears interruptions, spot is ${price} an hour of work: then do not commit.")
     if offer.scope == "plan":
         found.append(
             "Which kind of savings plan the rates are of is not told: taken as one for every type, region and size that has one."
@@ -315,8 +319,6 @@ def _when_expired(case: Case, mix: Mix, key: DemandKey) -> list[str]:
     pool = mix.problem.pools[mix.keys.index(key)]
     later = recommend(full, offer.rates[key].usd_per_hour, pool.price, term_days=days, known=case.demand.known)
     more = later.count - mix.told[key].count
-    from pricing.calendar import instant
-
     last = [one for one in ending if one.ends_ms < ending[0].ends_ms + days * 86_400_000]
     if more <= 0 or not last:
         return []

@@ -70,13 +70,21 @@ class Target(NamedTuple):
 
 def actions(case: Case) -> list[Action]:
     """Of each key the best other type, region and cloud; only one of them can be done."""
+    from pricing import advice_move_spot
+
     left = uncovered(case)
-    shapes = {key: shape for key in left if (shape := case.card.shape(key)) is not None and shape.gpu_count and shape.gpu_model}
-    if not shapes:
+    shapes = {
+        key: shape
+        for key in case.demand.counts
+        if (shape := case.card.shape(key)) is not None and shape.gpu_count and shape.gpu_model
+    }
+    if not shapes or not case.demand.known_hours:
         return []
     index = _by_model(case)
-    found = []
+    found = advice_move_spot.actions(case, shapes, index)
     for key, shape in shapes.items():
+        if key not in left:
+            continue
         nodes = Fraction(float(left[key].mean()))
         targets = list(_targets(case, key, shape, nodes, index))
         best = [_best(targets, reach, same) for reach, same in (*((reach, True) for reach in REACHES), (None, False))]
@@ -143,9 +151,16 @@ def _targets(
         per_work = rate.usd_per_hour / speed
         if per_work >= here.usd_per_hour:
             continue
-        reach, once, monthly = _moving(case, key, other, data)
+        reach, once, monthly = moving(case, key, other, data)
         saving = nodes * HOURS_PER_MONTH * (here.usd_per_hour - per_work) - monthly - once / MONTHS
         yield Target(other, rate, per_work, speed, source, reach, once, monthly, saving)
+
+
+def same_work(case: Case, key: DemandKey, shape: InstanceType, other: DemandKey, other_shape: InstanceType) -> bool:
+    """Another place with the same GPUs and a host that is not much smaller."""
+    same_place = other[1:] == key[1:] and cloud_of(case, other) == cloud_of(case, key)
+    work = _work(shape, other_shape)
+    return not same_place and work is not None and not work[1] and _fits(shape, other_shape)
 
 
 def _work(now: InstanceType, other: InstanceType) -> tuple[Fraction, str] | None:
@@ -184,7 +199,7 @@ def _fits(now: InstanceType, other: InstanceType) -> bool:
     return all(have is None or get is None or get >= have * HOST_SHARE for have, get in pairs)
 
 
-def _moving(case: Case, key: DemandKey, other: DemandKey, data: Data) -> tuple[str, Fraction, Fraction]:
+def moving(case: Case, key: DemandKey, other: DemandKey, data: Data) -> tuple[str, Fraction, Fraction]:
     """(reach, $ once, $ a month)."""
     same_cloud = cloud_of(case, key) == cloud_of(case, other)
     if same_cloud and key.region == other.region:

@@ -39,7 +39,7 @@ class SpotJob(NamedTuple):
     node_hours_per_month: float
     interruptible: bool
     checkpoints: bool | None = None
-    """None: not known, then it is not advised."""
+    """None: not told; it is advised, and partial."""
     changeover_hours: float | None = None
     """Measured: from an end to the next attempt's first progress."""
     work_hours: float | None = None
@@ -91,7 +91,7 @@ def _jobs(case: Case) -> Sequence[SpotJob]:
 
 
 def _moves(job: SpotJob) -> bool:
-    return job.interruptible and bool(job.checkpoints)
+    return job.interruptible and job.checkpoints is not False
 
 
 def lost_hours(case: Case, jobs: Sequence[SpotJob] = ()) -> tuple[float, str]:
@@ -203,7 +203,7 @@ def _action(
         break_even=_break_even(best, on_demand.usd_per_hour, lost),
         risks=_risks(best, share, moving, chance),
         how=_how(key, best, moving),
-        partial=share is None or best.risk.assumed or bool(case.demand.partial),
+        partial=share is None or best.risk.assumed or bool(case.demand.partial) or any(job.checkpoints is None for job in moving),
         claims={key: hours},
     )  # fmt: skip
 
@@ -262,7 +262,7 @@ def _break_even(best: SpotPlace, on_demand: Fraction, lost: float) -> dict[str, 
 
 def _deadline(case: Case, key: DemandKey, best: SpotPlace, jobs: Sequence[SpotJob], on_demand: Fraction) -> dict[str, object]:
     """Expected time, cost and chance to be late of the job with the least room, by our policy on the fitted model."""
-    told = [(job.work_hours, job.deadline_hours or case.deadline_hours) for job in jobs]
+    told = [(job.work_hours, job.deadline_hours or case.deadline_hours) for job in jobs] or _longest(case, key)
     dated = [(work, deadline) for work, deadline in told if work and deadline]
     if not dated:
         return {}
@@ -292,12 +292,22 @@ def _deadline(case: Case, key: DemandKey, best: SpotPlace, jobs: Sequence[SpotJo
     }  # fmt: skip
 
 
+def _longest(case: Case, key: DemandKey) -> list[tuple[float | None, float | None]]:
+    """The longest job of the ledger on these nodes, where a deadline is told and no job records are there."""
+    if case.fleet is None or case.deadline_hours is None:
+        return []
+    hours = [job.node_hours / max(1, len(job.nodes)) for job in case.fleet.jobs if job.key == key and job.name.job is not None]
+    return [(max(hours), case.deadline_hours)] if hours else []
+
+
 def _risks(best: SpotPlace, share: Fraction | None, jobs: Sequence[SpotJob], chance: Mapping[str, object]) -> tuple[str, ...]:
     found = []
     if share is None:
         found.append(
             "Whether this work bears interruptions is not known: it saves nothing where it does not (--interruptible tells)."
         )
+    if any(job.checkpoints is None for job in jobs):
+        found.append("Whether these jobs write checkpoints is not told: without them an interruption costs all that was done.")
     if best.risk.assumed:
         found.append(f"How often spot is interrupted here is not observed: reckoned with {best.risk.source}.")
     if best.history_ratio is None:
@@ -311,12 +321,12 @@ def _risks(best: SpotPlace, share: Fraction | None, jobs: Sequence[SpotJob], cha
 
 
 def _how(key: DemandKey, best: SpotPlace, jobs: Sequence[SpotJob]) -> tuple[str, ...]:
-    run = ["rackrate run --interruptible … -- COMMAND   # checkpoints on the soft signal, is queued again after a notice"]
+    run = ["rackrate run --interruptible -- COMMAND"]
     if key.cloud not in ("aws", None):
         return (*run, f"start the nodes of {key.instance_type} as spot in {best.zone or key.region}")
     place = f" --placement AvailabilityZoneId={best.zone}" if best.zone else ""
     return (
         *run,
         f"aws ec2 run-instances --region {key.region} --instance-type {key.instance_type}{place} "
-        "--instance-market-options MarketType=spot …",
+        "--launch-template LaunchTemplateName=TEMPLATE --instance-market-options MarketType=spot",
     )

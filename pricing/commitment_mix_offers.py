@@ -251,9 +251,11 @@ def _limits(
             )
             layer[pool] = one.count
             limits.append(Limit({place: Fraction(1)}, one.count * offer.option.step))
-    for place, offer in enumerate(offers):
-        if offer.is_plan:
-            limits.append(_plan_limit(case, offer, place, offers, keys, problem, rest, layer))
+    narrow: dict[int, Fraction] = {}
+    for place in sorted(range(len(offers)), key=lambda place: offers[place].option.breadth):
+        if offers[place].is_plan:
+            limit, narrow[place] = _plan_limit(case, place, offers, keys, problem, rest, layer, narrow)
+            limits.append(limit)
     return told, tuple(limits)
 
 
@@ -287,30 +289,55 @@ def _recommended(
 
 
 def _plan_limit(
-    case: Case, offer: Offer, place: int, offers: Sequence[Offer], keys: Sequence[DemandKey], problem: Problem,
-    rest: np.ndarray, layer: np.ndarray,
-) -> Limit:  # fmt: skip
-    """The plan, with the reservations under it, up to their limits and what the rule holds of the demand above them."""
-    pools = list(offer.option.use)
-    rates = np.array([float(offer.option.use[pool]) for pool in pools])
-    have = np.array(
-        [
-            float(sum(one.amount for one in problem.owned if set(one.option.use) == {pool} and one.option.kind == "reservation"))
-            for pool in pools
-        ]
-    )
-    above = np.maximum(rest[pools] - (have + layer[pools])[:, None], 0.0)
-    dollars = rates @ above
-    unit = float(dollars.max()) / STEPS
-    capped = Fraction(0)
-    if unit > 0:
-        ratio = Fraction(
-            float(dollars.mean() / (np.array([float(problem.pools[pool].price) for pool in pools]) @ above.mean(axis=1)))
-        )
-        capped = _recommended(case, offer, np.floor(dollars / unit + 1e-9), ratio, Fraction(1), ()).count * Fraction(unit)
+    case: Case, place: int, offers: Sequence[Offer], keys: Sequence[DemandKey], problem: Problem, rest: np.ndarray,
+    layer: np.ndarray, narrow: Mapping[int, Fraction],
+) -> tuple[Limit, Fraction]:  # fmt: skip
+    """(limit, $ an hour that the plan alone may hold). With the reservations and narrower plans under it, up to theirs.
+
+    The plan may hold what the rule holds of the demand above the reservations' limits, or of all, whichever is more: another
+    offer beside it never narrows it.
+    """
+    plan = offers[place]
+    pools = list(plan.option.use)
+    rates = np.array([float(plan.option.use[pool]) for pool in pools])
+    own = [one for one in problem.owned if one.option.kind == "reservation" and len(one.option.use) == 1]
+    have = np.array([float(sum(one.amount for one in own if pool in one.option.use)) for pool in pools])
+    whole = np.maximum(rest[pools] - have[:, None], 0.0)
+    prices = np.array([float(problem.pools[pool].price) for pool in pools])
+    above = _dollars(case, plan, rates, prices, np.maximum(whole - layer[pools][:, None], 0.0))
+    alone = _dollars(case, plan, rates, prices, whole)
+    under, room = _under(plan, offers, keys, layer)
+    for other, most in narrow.items():
+        shared = [pool for pool in offers[other].option.use if pool in plan.option.use]
+        if shared and offers[other].option.breadth < plan.option.breadth:
+            demand = whole[[pools.index(pool) for pool in shared]].mean(axis=1)
+            paid = [
+                sum(float(one.option.use[pool]) * d for pool, d in zip(shared, demand, strict=True))
+                for one in (plan, offers[other])
+            ]
+            under[other] = Fraction(paid[0] / paid[1]).limit_denominator(10_000) if paid[1] else Fraction(1)
+            above = max(above, under[other] * most)
+    return Limit({place: Fraction(1)} | under, max(above + room, alone)), max(above, alone)
+
+
+def _under(
+    plan: Offer, offers: Sequence[Offer], keys: Sequence[DemandKey], layer: np.ndarray
+) -> tuple[dict[int, Fraction], Fraction]:
+    """(weights of the reservations of single types that the plan could stand in for, $ an hour of their limits)."""
     under = {
-        other: offer.option.use[pool] for other, one in enumerate(offers)
-        if not one.is_plan and (pool := keys.index(one.key)) in offer.option.use and set(one.option.use) == {pool}
-    }  # fmt: skip
+        other: plan.option.use[pool]
+        for other, one in enumerate(offers)
+        if not one.is_plan and (pool := keys.index(one.key)) in plan.option.use and set(one.option.use) == {pool}
+    }
     room = sum((weight * int(layer[keys.index(offers[other].key)]) for other, weight in under.items()), Fraction(0))
-    return Limit({place: Fraction(1)} | under, capped + room)
+    return under, room
+
+
+def _dollars(case: Case, plan: Offer, rates: np.ndarray, prices: np.ndarray, nodes: np.ndarray) -> Fraction:
+    """What the rule would hold of a plan for these nodes, float (pools, hours), taken together: $ an hour."""
+    dollars = rates @ nodes
+    unit = float(dollars.max(initial=0.0)) / STEPS
+    if not unit > 0:
+        return Fraction(0)
+    ratio = Fraction(float(dollars.mean() / (prices @ nodes.mean(axis=1))))
+    return _recommended(case, plan, np.floor(dollars / unit + 1e-9), ratio, Fraction(1), ()).count * Fraction(unit)

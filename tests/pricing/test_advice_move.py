@@ -12,7 +12,7 @@ from pricing import advice_move
 from pricing.items import Item
 from pricing.terms import Terms
 from tests.pricing.test_advice_commit import flat, owned
-from tests.support.buying import G5, P4D, F, case, demand, on_demand
+from tests.support.buying import G5, P4D, F, case, demand, on_demand, spot
 
 WEST, FRANKFURT = P4D._replace(region="us-west-2"), P4D._replace(region="eu-central-1")
 P5 = P4D._replace(instance_type="p5.48xlarge")
@@ -109,3 +109,17 @@ def test_only_part_of_the_hours_moves_where_only_part_ran() -> None:
     hours[:360] = 4
     (action,) = advice_move.actions(case(demand({P4D: hours}), {P4D: [on_demand(22)], WEST: [on_demand(20)]}))
     assert action.claims == {P4D: F(730)}
+
+
+def test_spot_is_ranked_apart_from_on_demand() -> None:
+    rates = {
+        P4D: [on_demand(22), spot(9)],
+        WEST: [on_demand(23), spot(6, "usw2-az1")],
+        FRANKFURT: [on_demand(20), spot(20, None)],
+    }
+    used = demand({P4D: flat(4)}, bought={P4D: {"spot": flat(3)}})
+    found = {action.group: action for action in advice_move.actions(case(used, rates, options={"stored_gb": 100}))}
+    on_spot = found[f"move spot aws {P4D}"]
+    assert on_spot.what == "run the 3.0 spot p4d.24xlarge in us-east-1 on spot p4d.24xlarge in us-west-2"
+    assert on_spot.claims == {P4D: F(2190)}
+    assert "eu-central-1" in found[f"move aws {P4D}"].what and found[f"move aws {P4D}"].claims == {P4D: F(730)}

@@ -41,7 +41,7 @@ def test_known_work_moves_with_its_measured_changeover() -> None:
     assert 0 < low < action.saving_per_month < high
 
 
-@pytest.mark.parametrize("wrong", [{"interruptible": False}, {"checkpoints": False}, {"checkpoints": None}])
+@pytest.mark.parametrize("wrong", [{"interruptible": False}, {"checkpoints": False}])
 def test_jobs_that_cannot_move_are_not_advised_to(wrong: dict[str, object]) -> None:
     job = JOB._replace(**wrong)
     assert advice_spot.actions(case(demand({P4D: flat(4)}), RATES, options={"jobs": (job,)})) == []
