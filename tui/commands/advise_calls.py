@@ -54,7 +54,7 @@ def make(action: Action, profile: str | None, session: AwsSession | None = None)
         for wish, offering in planned:
             try_to_buy(aws, offering, wish)
             yield (
-                f"dry run passed: {wish.count} x {wish.instance_type} in {wish.region}, {wish.years} years, offering {offering.id}, "
+                f"dry run passed: {wish.count} x {wish.instance_type} in {wish.region}, {wish.years} y, offering {offering.id}, "
                 f"${offering.upfront * wish.count:,} now and ${offering.hourly * wish.count:,} an hour"
             )
         for wish, offering in planned:
