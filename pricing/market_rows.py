@@ -119,6 +119,8 @@ def _row(
         return None
     zone = row.get("AvailabilityZone") or row.get("AvailabilityZoneId") or ""
     fault = _zone_fault(zone, file)
+    if fault is None and is_aws_id(row.get("AvailabilityZoneId") or ""):
+        zone = row["AvailabilityZoneId"]  # a name means another place in each account
     if fault is not None:
         traps.append(trap("unknown_zone" if fault[0] else "wrong_region", file, number, fault[1]))
         return None

@@ -72,9 +72,13 @@ def add_price_commands(commands: Any, command: Add, json: Callable[[argparse.Arg
     history.add_argument("--days", type=_days, default=30, metavar="N", help="how far back (default 30)")
     history.add_argument("--tz", metavar="ZONE", help="IANA time zone of the times (default: this machine's)")
     json(history)
-    take = _action(commands, command, "import", "take prices from a CSV file")
+    take = _action(commands, command, "import", "take prices from a CSV file, or spot history of AWS from JSON", "prices_import")
     take.add_argument(
-        "file", metavar="FILE.csv", help="columns: region, zone, instance_type, purchase, price, currency, as_of, source"
+        "file", metavar="FILE", help="a .csv with the columns region, zone, instance_type, purchase, price, currency, as_of,"
+        " source; or what `aws ec2 describe-spot-price-history` prints: a .json (also .gz, an archive or a folder of them)",
+    )  # fmt: skip
+    take.add_argument(
+        "--zone-id", action="append", default=[], metavar="NAME=ID", help="of spot history that names zones: us-east-1a=use1-az2"
     )
     take.add_argument("--cloud", metavar="CLOUD", help="of rows that name none (default: from the file's name)")
     take.add_argument("--accept", action="store_true", help="take also prices that changed more than is believable")

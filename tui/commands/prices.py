@@ -1,4 +1,4 @@
-"""`prices`, `prices refresh`, `prices history`, `prices import`: what instances cost, and since when.
+"""`prices`, `prices refresh`, `prices history`: what instances cost, and since when.
 
 Invariant: each price is shown with its date and source; one that was refused is told with the reason, and what it would
 have replaced stays.
@@ -24,9 +24,7 @@ from tui.progress import LiveLine, live_line
 
 if TYPE_CHECKING:
     from pricing.catalog import Offer
-    from pricing.price_file import PriceFile
     from pricing.pricebook import PriceBook
-    from pricing.prices import Price
     from pricing.refresh import Summary
 
 SHOWN_OFFERS = 50
@@ -176,10 +174,10 @@ def _print_summary(summary: Summary) -> None:
         if cloud.fault:
             say(f"rackrate: {cloud.cloud}: {fmt.clean(cloud.fault)}")
         sentences = [sentence for _, sentence in (*cloud.result.refused, *cloud.result.warned)]
-        _say_some([*sentences, *(f"{one.where}: {one.reason}" for one in cloud.skipped)])
+        say_some([*sentences, *(f"{one.where}: {one.reason}" for one in cloud.skipped)])
 
 
-def _say_some(sentences: Sequence[str]) -> None:
+def say_some(sentences: Sequence[str]) -> None:
     for sentence in sentences[:SHOWN_FAULTS]:
         say(f"  {fmt.clean(sentence)}")
     if len(sentences) > SHOWN_FAULTS:
@@ -226,59 +224,6 @@ def _verdict(summary: Summary, *, named: bool) -> ExitCode:
     if summary.failed:
         return ExitCode.FAILED
     return ExitCode.DONE if summary.whole else ExitCode.PARTLY
-
-
-def import_(context: Context, arguments: argparse.Namespace) -> ExitCode:
-    """Takes prices from a file; rows that are not clear are told, the others kept."""
-    from pricing.catalog import CLOUDS
-    from pricing.price_file import read_price_file
-
-    path, now = Path(arguments.file), datetime.now(UTC)
-    cloud = arguments.cloud.strip().lower() if arguments.cloud else (path.stem if path.stem in CLOUDS else None)
-    if cloud is not None and cloud not in CLOUDS:
-        raise WrongUsage(f"--cloud {fmt.clean(cloud)}: there are {', '.join(CLOUDS)}.")
-    found = read_price_file(path.read_bytes(), path.name, cloud, CLOUDS, now)
-    context.catalog()  # what was known before
-    with context.open_prices() as book:
-        result = book.put(found.prices, now, accept=arguments.accept)
-    told = [(found.rows[price], f"row {found.rows[price]}, column price: {sentence}") for price, sentence in result.refused]
-    faults = [text for _, text in sorted([*told, *((fault.row, str(fault)) for fault in found.faults)])]
-    notes = _notes(context, found, {price for price, _ in result.refused})
-    notes += [f"row {found.rows[price]}, column price: {sentence}" for price, sentence in result.warned]
-    kept = result.new + result.changed + result.unchanged
-    if arguments.json:
-        record = {"file": str(path), "new": result.new, "changed": result.changed, "unchanged": result.unchanged}
-        print_json({**record, "held": result.held, "refused": faults, "notes": notes})
-    else:
-        print(
-            f"{kept} prices taken: {result.new} new, {result.changed} changed, {result.unchanged} known; {len(faults)} refused"
-        )
-        _say_some(faults)
-        _say_some([f"note: {sentence}" for sentence in notes])
-    if not faults:
-        return ExitCode.DONE
-    return ExitCode.PARTLY if kept else ExitCode.FAILED
-
-
-def _notes(context: Context, found: PriceFile, refused: set[Price]) -> list[str]:
-    """Of rows that were taken: a type or a region that nothing else knows may be a slip of the pen. Each is told once."""
-    from pricing.lookup import did_you_mean
-
-    catalog, told, notes = context.catalog(), set[str](), list[str]()
-    taken = sorted((row, price) for price, row in found.rows.items() if price not in refused)
-    clouds = {price.cloud for _, price in taken}
-    types = {cloud: [shape.instance_type for shape in catalog.instances(cloud)] for cloud in clouds}
-    regions = {cloud: sorted({offer.region for offer in catalog.offers(cloud)}) for cloud in clouds}
-    for row, price in taken:
-        known = catalog.instance(price.cloud, price.instance_type) is not None
-        for column, name, names, is_known in (
-            ("instance_type", price.instance_type, types[price.cloud], known),
-            ("region", price.region, regions[price.cloud], price.region in regions[price.cloud]),
-        ):
-            if not is_known and name not in told:
-                told.add(name)
-                notes.append(f"row {row}, column {column}: no other table knows {name!r}{did_you_mean(name, names)}; it was taken.")
-    return notes
 
 
 def history_(context: Context, arguments: argparse.Namespace) -> ExitCode:
