@@ -75,7 +75,7 @@ def _action(case: Case, key: DemandKey, nodes: Fraction, here: SpotPlace, to: _T
         break_even=None,
         risks=_risks(here, to, data),
         how=(
-            f"start spot nodes of {to.key.instance_type} in {to.place.zone or to.key.region}, and run one job of each kind there first",
+            f"start spot nodes of {to.key.instance_type} in {to.place.zone or to.key.region}; run a job of each kind there first",
         ),
         partial=(far and data.assumed) or to.place.risk.assumed or here.risk.assumed or case.demand.partial,
         claims={key: hours},

@@ -14,6 +14,7 @@ from pricing.terms import Terms
 from tests.pricing.test_advice_commit import flat, owned
 from tests.support.buying import G5, P4D, F, case, demand, on_demand, spot
 
+OHIO = P4D._replace(region="us-east-2")
 WEST, FRANKFURT = P4D._replace(region="us-west-2"), P4D._replace(region="eu-central-1")
 P5 = P4D._replace(instance_type="p5.48xlarge")
 GCP = P4D._replace(cloud="gcp", region="us-central1", instance_type="a2-highgpu-8g")
@@ -114,12 +115,15 @@ def test_only_part_of_the_hours_moves_where_only_part_ran() -> None:
 def test_spot_is_ranked_apart_from_on_demand() -> None:
     rates = {
         P4D: [on_demand(22), spot(9)],
+        OHIO: [on_demand(23), spot(6, "use2-az1")],
         WEST: [on_demand(23), spot(6, "usw2-az1")],
         FRANKFURT: [on_demand(20), spot(20, None)],
     }
     used = demand({P4D: flat(4)}, bought={P4D: {"spot": flat(3)}})
     found = {action.group: action for action in advice_move.actions(case(used, rates, options={"stored_gb": 100}))}
     on_spot = found[f"move spot aws {P4D}"]
-    assert on_spot.what == "run the 3.0 spot p4d.24xlarge in us-east-1 on spot p4d.24xlarge in us-west-2"
+    assert on_spot.what == "run the 3.0 spot p4d.24xlarge in us-east-1 on spot p4d.24xlarge in us-east-2", (
+        "us-west-2 is interrupted more often"
+    )
     assert on_spot.claims == {P4D: F(2190)}
     assert "eu-central-1" in found[f"move aws {P4D}"].what and found[f"move aws {P4D}"].claims == {P4D: F(730)}
