@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pricing.calendar import milliseconds
 from pricing.catalog import CLOUDS, Catalog
 from pricing.currency import Exchange
+from pricing.hardware import gpus
 from pricing.instances import InstanceType
 from pricing.planner_candidates import Candidate, Misfit, candidates
 from pricing.planner_money import Cost, Prices, Rate, billed_seconds, cheapest, cost_of
@@ -86,6 +87,7 @@ class Plan:
     misfits: tuple[Misfit, ...]
     reference: Plan | None
     """The hardware that the workload names, planned alone."""
+    now: datetime
 
     @property
     def cheapest(self) -> Option | None:
@@ -100,6 +102,15 @@ class Plan:
     def soonest(self) -> Option | None:
         """The least time that any candidate takes, whatever it costs and whether or not that is known."""
         return min(self.options, key=lambda one: (one.seconds, one.order()), default=None)
+
+    def usual_reason(self) -> str | None:
+        """Why most types do not fit that the limits and their GPU would allow, as told of the largest GPU."""
+        telling = [one for one in self.misfits if one.kind not in ("gpu", "limits")]
+        kinds = Counter(one.kind for one in telling).most_common(1)
+        largest = {gpu.model: gpu.memory_bytes for gpu in gpus()}
+        usual = [one for one in telling if one.kind == kinds[0][0]] if kinds else []
+        usual.sort(key=lambda one: -largest.get(one.gpu_model or "", 0))
+        return usual[0].reason if usual else None
 
     def counted(self) -> Counter[str]:
         """How many types do not fit, by kind of reason."""
@@ -129,9 +140,9 @@ def plan(
         misfits.extend(reasons)
     ordered = tuple(sorted(found, key=Option.order))
     in_time = tuple(one for one in ordered if late(workload, one) is None)
-    return Plan(
-        workload, ordered, front_of(in_time, workload.limits.purchases), in_time, tuple(misfits), _reference(workload, catalog, now, terms, table, spot)
-    )
+    front = front_of(in_time, workload.limits.purchases)
+    reference = _reference(workload, catalog, now, terms, table, spot)
+    return Plan(workload, ordered, front, in_time, tuple(misfits), reference, now)
 
 
 def _shapes(workload: Workload, catalog: Catalog) -> Iterator[InstanceType]:
@@ -275,7 +286,9 @@ def front_of(found: Iterable[Option], asked: Sequence[str] = ()) -> tuple[Option
     Unknown money is left out, and so are commitments, but for those that are `asked` for by name.
     """
     front: list[Option] = []
-    for one in sorted((one for one in found if one.usd is not None and (not one.binding or one.rate.purchase in asked)), key=Option.order):
+    for one in sorted(
+        (one for one in found if one.usd is not None and (not one.binding or one.rate.purchase in asked)), key=Option.order
+    ):
         if not front or one.seconds < front[-1].seconds:
             front.append(one)
     return tuple(front)

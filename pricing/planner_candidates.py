@@ -145,11 +145,12 @@ def _candidate(
     precision, fell = precision_on(model, gpu)
     memory = memory_of(model, precision, ranks, held, workload.assumed.memory_reserve)
     if (reason := misfit(memory, f"{gpu.model} of {held / 1e9:,.0f} GB")) is not None:
-        return _misfit(shape, "memory", reason)
+        hint = '; sharding = "full" would spread it' if model.sharding == "none" and model.task == "train" and ranks > 1 else ""
+        return _misfit(shape, "memory", reason + hint)
     speed = speed_of(workload, gpu, precision, part, ranks, held / part)
     if isinstance(speed, str):
         return _misfit(shape, "speed", speed)
-    step = step_of(workload, gpu, wiring, speed, nodes, per_node, memory.samples)
+    step = step_of(workload, gpu, wiring, speed, nodes, per_node, precision, memory.samples)
     notes = [fell] if fell else []
     if wiring.inside == "unknown" and per_node > 1:
         notes.append("whether its GPUs share NVLink is not known: PCIe is counted")

@@ -109,7 +109,7 @@ def misfit(memory: Memory, model_name: str) -> str | None:
     what = (
         "weights, gradients, optimizer and one sample"
         if memory.activations_bytes_per_sample
-        else "weights and state, with room for activations,"
+        else "weights and state beside room for activations"
     )
     return f"needs more than {_gb(need)} on each GPU ({what}); the {model_name} has room for {_gb(memory.room_bytes)}"
 

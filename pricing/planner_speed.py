@@ -4,19 +4,19 @@ Invariant: measured throughput counts where there is one, else one scaled from a
 figures with a stated efficiency; the answer says which. More bandwidth of any kind is never slower.
 
 One step takes ceil(B / G) samples on each of G GPUs, then the exchange of S bytes of gradients in a ring, which moves
-2 (G - 1) / G x S bytes through the slowest link (Patarasuk and Yuan, JPDC 2009; nccl-tests doc/PERFORMANCE.md). With fully
-sharded weights it is 3 (G - 1) / G x S (ZeRO, SC 2020, section 7). Of it, `overlap` of the backward pass (2/3 of the last
-micro-batch's compute) is hidden.
+2 (G - 1) / G x S bytes through the slowest link (Patarasuk and Yuan, JPDC 2009; nccl-tests doc/PERFORMANCE.md). Of it,
+`overlap` of the backward pass (2/3 of the last micro-batch's compute) is hidden. Fully sharded weights are gathered twice and
+their gradients reduced once in every micro-batch (ZeRO, SC 2020, section 7), hidden behind `overlap` of the whole compute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, log
 from typing import Literal, NamedTuple
 
 from pricing.hardware import PCIE_NEW, PCIE_OLD, Gpu, Wiring, gpus
+from pricing.planner_memory import HALF
 from pricing.planner_workload import Assumed, Measured, Model, Workload
 
 VECTOR_EFFICIENCY = Fraction(1, 2)
@@ -29,6 +29,8 @@ OTHER_EFFICIENCY = Fraction(20, 100)
 MEMORY_EFFICIENCY = 0.6
 """Of a GPU's memory bandwidth, for scattered reads (embeddings): an assumption."""
 BACKWARD_SHARE = 2 / 3
+RECOMPUTE = 4 / 3
+"""Activation checkpointing computes the forward pass twice."""
 LINK_SECONDS, EFA_SECONDS, TCP_SECONDS = 5e-6, 20e-6, 50e-6
 """Latency of one of the 2 (G - 1) hops of a ring: assumptions."""
 How = Literal["measured", "scaled", "peak"]
@@ -113,6 +115,9 @@ def speed_of(workload: Workload, gpu: Gpu, precision: str, part: float, used: in
     if flops is None:
         return "nothing tells its speed: neither flops_per_sample nor a measurement to scale from"
     efficiency, why = efficiency_of(workload, gpu, precision)
+    if workload.model.activation_checkpointing:
+        flops *= RECOMPUTE
+        why += ", a third more computed for activation checkpointing"
     speed = Speed(peak * part * float(efficiency) / flops, "peak", float(efficiency), peak, why)
     return _limited(speed, workload, gpu, part)
 
@@ -207,10 +212,13 @@ def link_of(gpu: Gpu, wiring: Wiring, per_node: int, assumed: Assumed) -> tuple[
 
 
 def exchange_of(
-    model: Model, gpu: Gpu, wiring: Wiring, nodes: int, per_node: int, backward_seconds: float, assumed: Assumed
+    workload: Workload, gpu: Gpu, wiring: Wiring, nodes: int, per_node: int, precision: str, compute: float, micro: int
 ) -> Exchange | None:
-    """Between `nodes` x `per_node` GPUs; None: there is nothing to exchange. The network's speed must be known for nodes > 1."""
-    ranks = nodes * per_node
+    """Between `nodes` x `per_node` GPUs, in one step of `compute` seconds and `micro` micro-batches. None: nothing to exchange.
+
+    The network's speed must be known for more than one node.
+    """
+    ranks, model, assumed = nodes * per_node, workload.model, workload.assumed
     if ranks < 2 or model.task == "infer":
         return None
     rate, where = link_of(gpu, wiring, per_node, assumed)
@@ -220,13 +228,16 @@ def exchange_of(
         latency = TCP_SECONDS if wiring.network == "tcp" else EFA_SECONDS
         if per_node == 1 or network < rate:
             rate, where = network, _network_name(wiring)
-    rounds, size = (3, model.parameters) if model.sharding == "full" else (2, model.exchanged_parameters or model.parameters)
-    if model.exchanged_parameters is not None:
-        size = model.exchanged_parameters
-    moved = rounds * (ranks - 1) / ranks * float(size) * model.gradient_bytes
-    hops = rounds * (ranks - 1)
-    seconds = moved / rate + hops * latency
-    return Exchange(moved, rate, where, seconds, float(assumed.overlap) * backward_seconds)
+    size = float(model.exchanged_parameters or model.parameters)
+    if model.sharding == "full":
+        rounds, each = 3 * micro, micro * (2 * (2 if precision in HALF else 4) + model.gradient_bytes)
+        behind = compute
+    else:
+        rounds, each = 2, 2 * model.gradient_bytes
+        behind = BACKWARD_SHARE * compute / micro
+    moved = (ranks - 1) / ranks * size * each
+    seconds = moved / rate + rounds * (ranks - 1) * latency
+    return Exchange(moved, rate, where, seconds, float(assumed.overlap) * behind)
 
 
 def _network_name(wiring: Wiring) -> str:
@@ -234,24 +245,20 @@ def _network_name(wiring: Wiring) -> str:
     return f"{name} {(wiring.network_bytes_per_second or 0) * 8 / 1e9:g} Gbit/s"
 
 
-def step_of(workload: Workload, gpu: Gpu, wiring: Wiring, speed: Speed, nodes: int, per_node: int, fits: int | None) -> Step:
+def step_of(
+    workload: Workload, gpu: Gpu, wiring: Wiring, speed: Speed, nodes: int, per_node: int, precision: str, fits: int | None
+) -> Step:
     """One step on all GPUs. `fits`: samples of a micro-batch that fit into one GPU's memory; None: not known."""
     ranks = nodes * per_node
     batch = workload.global_batch or ranks
     each = ceil(batch / ranks)
     micro = 1 if fits is None or fits >= each else ceil(each / fits)
     compute = each / speed.samples_per_second
-    backward = BACKWARD_SHARE * compute / micro
     within = nodes == 1 and speed.how == "measured" and speed.measured_gpus >= per_node and _same_link(gpu, wiring, per_node)
-    exchange = None if within else exchange_of(workload.model, gpu, wiring, nodes, per_node, backward, workload.assumed)
+    exchange = None if within else exchange_of(workload, gpu, wiring, nodes, per_node, precision, compute, micro)
     return Step(batch, ranks, each, micro, compute, exchange)
 
 
 def _same_link(gpu: Gpu, wiring: Wiring, per_node: int) -> bool:
     """Measured on several: on NVLink, where the model has it."""
     return not gpu.link_bytes_per_second or wiring.inside == "link" or (wiring.inside == "pairs" and per_node <= 2)
-
-
-def assumptions(found: Sequence[Speed]) -> list[str]:
-    """How the speeds were told, each once."""
-    return sorted({speed.source for speed in found})

@@ -20,6 +20,7 @@ TITLES = ("HARDWARE", "GPUS", "WHERE", "BUY", "DATA", "TIME", "", "MONEY")
 ALIGN = ("left", "left", "left", "left", "left", "right", "left", "right")
 LIMITS = (22, 9, 15, 6, 7, 5, 1, 8)
 """Cells of each column: with a space between them 80."""
+OLD_DAYS = 60
 MARKS = {"measured": "m", "scaled": "s", "peak": "p"}
 DATA = {"local_nvme": "nvme", "attached_ssd": "ssd", "block": "disk", "shared": "shared", "object": "object"}
 BUY = {
@@ -291,7 +292,7 @@ def assumptions(plan: Plan, shown: Iterable[Option]) -> list[str]:
     found.append(
         f"exchange: ring all-reduce, {float(assumed.link_efficiency):.0%} of NVLink and "
         f"{float(assumed.network_efficiency):.0%} of the network count, "
-        f"hidden behind {float(assumed.overlap):.0%} of the backward pass of the last micro-batch"
+        f"hidden behind {float(assumed.overlap):.0%} of {'the compute' if work.model.sharding == 'full' else 'the backward pass of the last micro-batch'}"
     )
     if any(one.spot for one in shown):
         told = work.run.interruptions_per_hour
@@ -308,11 +309,10 @@ def assumptions(plan: Plan, shown: Iterable[Option]) -> list[str]:
         )
     dates = sorted({one.rate.as_of for one in shown})
     if dates:
-        found.append(
-            f"prices: as of {dates[0]}"
-            + (f" to {dates[-1]}" if dates[-1] != dates[0] else "")
-            + "; quota and free capacity are not known"
-        )
+        days = (plan.now.date() - dates[0]).days
+        span = f" to {dates[-1]}" if dates[-1] != dates[0] else ""
+        old = f", the oldest {days} days ago: `rackrate prices refresh` brings newer ones" if days > OLD_DAYS else ""
+        found.append(f"prices: as of {dates[0]}{span}{old}; quota and free capacity are not known")
     return found
 
 
@@ -332,6 +332,14 @@ def left_out(plan: Plan) -> list[str]:
     if tardy:
         found.append(f"{tardy} options miss the deadline or the budget")
     return found
+
+
+def misfits(plan: Plan) -> list[str]:
+    """Why types do not fit: each reason with the types it holds for."""
+    groups: dict[str, list[str]] = {}
+    for one in plan.misfits:
+        groups.setdefault(one.reason, []).append(f"{one.cloud} {fmt.clean(_short(one.cloud, one.instance_type))}")
+    return [f"- {fmt.clean(reason)}: {', '.join(types)}" for reason, types in groups.items()]
 
 
 def wrapped(lines: Sequence[str], width: int) -> list[str]:

@@ -381,17 +381,22 @@ def test_a_fallback_is_taken_and_told_and_tf32_becomes_fp32_by_itself() -> None:
         assert all(any(f"no {precision}" in note for note in option.candidate.notes) for option in found.options)
 
 
-def test_sharding_makes_a_large_model_fit_and_exchanges_half_as_much_again() -> None:
+def test_sharding_makes_a_large_model_fit_and_moves_its_weights_in_every_micro_batch() -> None:
     table = table_of(find("language-model"))
     table["model"] |= {"parameters": "7B", "precision": "bf16", "activation_checkpointing": True}
+    table["train"]["global_batch"] = 8192
     table["limits"] = {"instance_types": ["p4d.24xlarge"], "purchases": ["on_demand"], "max_nodes": 1}
     del table["reference"]
-    assert [misfit.kind for misfit in plan(read(table), CATALOG, NOW).misfits if "p4d." in misfit.instance_type] == ["memory"]
+    (reason,) = [one.reason for one in plan(read(table), CATALOG, NOW).misfits if "p4d." in one.instance_type]
+    assert reason.startswith("needs more than 126.") and reason.endswith('sharding = "full" would spread it')
     table["model"]["sharding"] = "full"
     (option, *_) = plan(read(table), CATALOG, NOW).options
     assert option.candidate.memory.fixed_bytes == 7e9 * 18 / 8
-    assert option.candidate.step.exchange is not None
-    assert option.candidate.step.exchange.bytes_moved == pytest.approx(3 * 7 / 8 * 7e9 * 4)
+    step = option.candidate.step
+    assert step.exchange is not None and step.micro_batches > 1
+    assert option.candidate.speed.samples_per_second == pytest.approx(312e12 * 0.35 / (8 * 7e9 * 1024)), "8, not 6, FLOP a token"
+    assert step.exchange.bytes_moved == pytest.approx(step.micro_batches * 7 / 8 * 7e9 * (2 + 2 + 4))
+    assert step.exchange.hidden_seconds == pytest.approx(step.compute_seconds / 2)
 
 
 def test_inference_needs_no_exchange_no_optimizer_and_no_checkpoints() -> None:

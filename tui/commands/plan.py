@@ -99,7 +99,8 @@ def _print(plans: Sequence[tuple[str, Plan]], arguments: argparse.Namespace) -> 
     print()
     if len(plans) > 1:
         titles, rows = text.compared(plans)
-        print_table(titles, rows, ["left"] * len(titles))
+        each = max(14, (width - 19) // len(plans) - 1)
+        print_table(titles, rows, ["left"] * len(titles), limits=[19, *[each] * len(plans)])
         print()
     shown = _chosen(first, arguments)
     if shown:
@@ -110,7 +111,9 @@ def _print(plans: Sequence[tuple[str, Plan]], arguments: argparse.Namespace) -> 
         print()
     _details(first, shown, width)
     if arguments.all and first.misfits:
-        _misfits(first)
+        print("What does not fit:")
+        _lines(text.misfits(first), width)
+        print()
     notes = [*text.assumptions(first, shown), *text.left_out(first)] if shown else text.left_out(first)
     _lines([f"- {note}" for note in notes], width)
 
@@ -161,16 +164,6 @@ def _details(one: Plan, shown: Sequence[Option], width: int) -> None:
         _lines([f"In mind ({in_mind(one)}): the catalog has no such hardware with a known price.", ""], width)
 
 
-def _misfits(one: Plan) -> None:
-    print("What does not fit:")
-    rows = [
-        (misfit.cloud, fmt.clean(misfit.instance_type), misfit.gpu_model or fmt.UNKNOWN, fmt.clean(misfit.reason))
-        for misfit in one.misfits
-    ]
-    print_table(("CLOUD", "TYPE", "GPU", "WHY"), rows, ("left", "left", "left", "left"))
-    print()
-
-
 def _lines(lines: Sequence[str], width: int) -> None:
     from tui.plan_text import wrapped
 
@@ -190,7 +183,9 @@ def _verdict(plans: Sequence[tuple[str, Plan]]) -> ExitCode:
         which = "" if len(plans) == 1 else f"{fmt.clean(name)}: "
         soonest, limit = one.soonest, one.workload.run.deadline_seconds
         if soonest is None:
-            say(f"rackrate: {which}nothing in the catalog fits this workload; `--all` tells why of each type.")
+            often = one.usual_reason()
+            reason = f" (most often: {fmt.clean(often)})" if often else ""
+            say(f"rackrate: {which}nothing in the catalog fits this workload{reason}; `--all` tells why of each type.")
         elif limit is not None and soonest.seconds > limit:
             hardware = f"{soonest.candidate.nodes} x {fmt.clean(soonest.candidate.shape.instance_type)}"
             say(
