@@ -23,7 +23,7 @@ from pricing.planner_money import Cost, Prices, Rate, billed_seconds, cheapest, 
 from pricing.planner_spot import HAZARD_PER_HOUR, WAIT_SECONDS, PlainSpot, SpotEstimate, SpotJob, SpotModel
 from pricing.planner_storage import Storage, Tier, fed_ratio, options, tiers
 from pricing.planner_time import Timing, needed_rate, site_of, timing_of
-from pricing.planner_workload import Limits, Workload
+from pricing.planner_workload import Workload
 from pricing.terms import Terms
 
 ONE_OFF = ("on_demand", "spot")
@@ -313,4 +313,4 @@ def _reference(
     return plan(alone, catalog, now, terms, storage=table, spot=spot)
 
 
-__all__ = ["Limits", "Option", "Plan", "front_of", "late", "plan", "spot_job"]
+__all__ = ["Option", "Plan", "front_of", "late", "plan", "spot_job"]

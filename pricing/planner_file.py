@@ -126,7 +126,6 @@ def read(table: Mapping[str, Any], file: str = "workload") -> Workload:
         assumed=_assumed(top.table("assume")),
         reference=_reference(top.table("reference")) if top.has("reference") else None,
         prices=tuple(_price(one) for one in top.tables("prices")),
-        told=frozenset(f"{place}.{key}" for place, keys in table.items() if isinstance(keys, Mapping) for key in keys),
     )
     top.done()
     if model.flops_per_sample is None and not workload.measured:

@@ -170,8 +170,6 @@ class Workload:
     reference: Reference | None = None
     prices: tuple[PriceChange, ...] = ()
     note: str = ""
-    told: frozenset[str] = frozenset()
-    """Keys that the file has, such as `checkpoint.every`."""
 
 
 def with_measured(workload: Workload, more: Iterable[Measured]) -> Workload:
