@@ -28,6 +28,8 @@ CHANGEOVER_HOURS = 0.2
 CHECKPOINT_HOURS = 0.5
 """Between checkpoints, where nobody tells: half of it is lost on average."""
 HISTORY_DAYS = 30
+MOST_HOURS = 0.5
+"""Of a type's hours that job records must tell of, before their silence means that nothing bears interruptions."""
 SHOWN = 4
 
 
@@ -83,7 +85,10 @@ def interruptible(case: Case, key: DemandKey) -> Fraction | None:
     whole = case.demand.per_month(key) if key in case.demand.counts else 0.0
     if not jobs or not whole:
         return None
-    return Fraction(min(1.0, sum(job.node_hours_per_month for job in jobs if _moves(job)) / whole))
+    told_of, moving = (sum(job.node_hours_per_month for job in some) for some in (jobs, [job for job in jobs if _moves(job)]))
+    if not moving and told_of < MOST_HOURS * whole:
+        return None
+    return Fraction(min(1.0, moving / whole))
 
 
 def _jobs(case: Case) -> Sequence[SpotJob]:
@@ -159,6 +164,21 @@ def _mean(case: Case, key: DemandKey, rate: Rate) -> tuple[Fraction, Fraction | 
 
 
 # --- the advice ----------------------------------------------------------------------------------------------------------
+
+
+def notes(case: Case) -> list[str]:
+    """Work that could be cheaper on spot, if its jobs were said to bear interruptions."""
+    found = []
+    for key, hours in uncovered(case).items():
+        if _jobs(case) and "interruptible" not in case.options and interruptible(case, key) == 0:
+            place, on_demand = place_of(case, key), case.card.on_demand(key)
+            if place is not None and on_demand is not None:
+                saving = Fraction(float(hours.mean())) * HOURS_PER_MONTH * (on_demand.usd_per_hour - place.effective)
+                found.append(
+                    f"{key}: none of its jobs is marked as interruptible (`rackrate run --interruptible`); spot would save up "
+                    f"to ${float(saving):,.0f} a month."
+                )
+    return found
 
 
 def actions(case: Case) -> list[Action]:

@@ -44,7 +44,20 @@ def test_known_work_moves_with_its_measured_changeover() -> None:
 @pytest.mark.parametrize("wrong", [{"interruptible": False}, {"checkpoints": False}])
 def test_jobs_that_cannot_move_are_not_advised_to(wrong: dict[str, object]) -> None:
     job = JOB._replace(**wrong)
-    assert advice_spot.actions(case(demand({P4D: flat(4)}), RATES, options={"jobs": (job,)})) == []
+    given_case = case(demand({P4D: flat(4)}), RATES, options={"jobs": (job,)})
+    assert advice_spot.actions(given_case) == []
+    assert any("none of its jobs is marked" in note for note in advice_spot.notes(given_case))
+
+
+def test_records_of_little_of_the_work_say_nothing_of_the_rest() -> None:
+    job = JOB._replace(interruptible=False, node_hours_per_month=100.0)
+    (action,) = advice_spot.actions(case(demand({P4D: flat(4)}), RATES, options={"jobs": (job,)}))
+    assert action.partial and action.what.startswith("if interruptible")
+
+
+def test_jobs_of_which_nobody_says_that_they_write_checkpoints_are_partial() -> None:
+    (action,) = advice_spot.actions(case(demand({P4D: flat(4)}), RATES, options={"jobs": (JOB._replace(checkpoints=None),)}))
+    assert action.partial and any("write checkpoints" in risk for risk in action.risks)
 
 
 def test_work_that_must_not_be_interrupted_stays() -> None:

@@ -121,6 +121,10 @@ def _case(
 
     demand = with_clouds(demand, pricing.catalog)
     told, more = advise_options.options(arguments, pricing.catalog)
+    if fleet is not None and not arguments.no_sync:
+        from tui.advise_jobs import told_by_nodes
+
+        told["jobs"] = told_by_nodes(context, demand, fleet)
     needs = advise_options.needs(arguments, pricing.catalog)
     case = Case(demand, card, seen, pricing.terms, fleet, needs, arguments.deadline, told)
     return case, code, [*notes, *more]
