@@ -134,19 +134,19 @@ class Policy:
         return lawful(np.where(self._locked, np.int8(Decision.ON_DEMAND), self.wish(look)), look, job)
 
     def decide(self, state: State) -> Decision:
-        """For one live job, after `start` and `observe`."""
+        """For one live job, after `start` and `observe`; spot that is not cheaper now counts as not there."""
+        spot = self.job.spot if state.spot is None else state.spot
+        on_demand = self.job.on_demand if state.on_demand is None else state.on_demand
+        available = bool(state.available) and spot < on_demand
+        lost = state.instance is Decision.SPOT and not available
         look = Look(
             self.job.deadline_ms - state.time_left_ms,
             state.time_left_ms,
             np.array([state.work_left_ms]),
-            np.array([state.instance], np.int8),
-            np.array([state.pending_ms]),
-            np.array([bool(state.available)]),
+            np.array([Decision.IDLE if lost else state.instance], np.int8),
+            np.array([0 if lost else state.pending_ms]),
+            np.array([available]),
         )
-        spot = self.job.spot if state.spot is None else state.spot
-        on_demand = self.job.on_demand if state.on_demand is None else state.on_demand
-        if spot >= on_demand:
-            return Decision.ON_DEMAND
         return Decision(int(self.choose(look)[0]))
 
 
