@@ -69,6 +69,11 @@ class Catalog:
         """The prices over time, for attribution; None without a price book: then each price holds at all times."""
         return None if self._book is None else ExactSteps(self)
 
+    @property
+    def book(self) -> Book | None:
+        """The price book that is laid over what ships, where there is one."""
+        return self._book
+
     def offers(
         self,
         cloud: str | None = None,

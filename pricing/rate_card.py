@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pricing import contracts, price_steps
-from pricing.calendar import milliseconds
+from pricing.calendar import instant, milliseconds
 from pricing.catalog import CLOUDS, Catalog
 from pricing.demand import DemandKey
 from pricing.instances import InstanceType, name_key
+from pricing.lookup import region_key
+from pricing.money import PerHour
 from pricing.offers import PURCHASES, Offer
 from pricing.pricebook_rows import PAYMENTS
 from pricing.terms import Terms
@@ -83,18 +86,17 @@ def ordered(rates: Sequence[Rate]) -> list[Rate]:
 class CatalogCard:
     """The catalog's prices with the discounts and exchange rates of the terms, as they hold at `now`.
 
-    `book`: where reserved and savings-plan rates with each way to pay are (the catalog itself tells one of them).
+    Of what binds for a term, each way to pay that a price book knows is a rate (the catalog itself tells one of them).
     """
 
-    def __init__(self, catalog: Catalog, terms: Terms, now: datetime, book: Book | None = None) -> None:
+    def __init__(self, catalog: Catalog, terms: Terms, now: datetime) -> None:
         self._catalog = catalog
         self._terms = terms
         self._now = now
-        self._book = book
         self._found: dict[DemandKey, tuple[Rate, ...]] = {}
         self._untold: dict[str, int] = {}
         self._converted: set[str] = set()
-        self._payments: dict[tuple[str, str, str], list[Offer]] | None = None
+        self._payments: dict[tuple[str, str, str], list[tuple[Offer, str]]] | None = None
         self._keys: list[DemandKey] | None = None
 
     def rates(self, key: DemandKey, purchase: str | None = None) -> Sequence[Rate]:
@@ -148,30 +150,13 @@ class CatalogCard:
         found += [self._rate(offer, None) for offer in offers if (offer.purchase, offer.zone) not in told]
         return [rate for rate in found if rate is not None]
 
-    def _ways_to_pay(self, cloud: str, key: DemandKey) -> list[tuple[Offer, str | None]]:
+    def _ways_to_pay(self, cloud: str, key: DemandKey) -> list[tuple[Offer, str]]:
         """Committed prices of a price book, one per way to pay."""
-        if self._book is None:
+        if self._catalog.book is None:
             return []
-        from decimal import Decimal
-
-        from pricing.calendar import instant
-        from pricing.lookup import region_key
-        from pricing.money import PerHour
-
         if self._payments is None:
-            self._payments = {}
-            for name in CLOUDS:
-                for one in self._book.current(self._now, name):
-                    if one.purchase in TERM_MONTHS and one.amount is not None and one.payment:
-                        price = PerHour(Decimal(one.amount), one.currency)
-                        offer = Offer(
-                            name, region_key(one.region), one.zone or None, one.instance_type, one.purchase, price,
-                            instant(one.last_ms).date(), f"{one.source} ({one.payment})",
-                        )  # fmt: skip
-                        place = (name, offer.region, name_key(name, one.instance_type))
-                        self._payments.setdefault(place, []).append(offer)
-        offers = self._payments.get((cloud, key.region, name_key(cloud, key.instance_type)), [])
-        return [(offer, offer.source.rpartition("(")[2].rstrip(")")) for offer in offers]
+            self._payments = _by_payment(self._catalog.book, self._now)
+        return self._payments.get((cloud, key.region, name_key(cloud, key.instance_type)), [])
 
     def _rate(self, offer: Offer, payment: str | None) -> Rate | None:
         usd = self._dollars(offer)
@@ -185,12 +170,23 @@ class CatalogCard:
         if not effective:
             return None
         term = TERM_MONTHS.get(offer.purchase)
-        upfront = effective * term * HOURS_PER_MONTH if term and payment == "all_upfront" else Fraction(0)
-        hourly = Fraction(0) if upfront else effective
+        hourly = effective * self._hourly_share(offer, payment)
+        upfront = (effective - hourly) * (term or 0) * HOURS_PER_MONTH
         return Rate(
             offer.purchase, effective, hourly, upfront, term, payment if payment in PAYMENTS else None, offer.source, offer.as_of,
             offer.estimated, offer.zone,
         )  # fmt: skip
+
+    def _hourly_share(self, offer: Offer, payment: str | None) -> Fraction:
+        """How much of the effective price is billed hour by hour, as the price book tells it."""
+        if payment != "partial_upfront" or self._catalog.book is None:
+            return Fraction(payment != "all_upfront")
+        for key, kept in self._catalog.book.lines(offer.cloud, offer.instance_type).items():
+            same = (region_key(key.region), key.zone or None, key.purchase, key.payment)
+            price = kept[-1].price if kept else None
+            if same == (offer.region, offer.zone, offer.purchase, payment) and price and price.hourly is not None and price.amount:
+                return Fraction(price.hourly) / Fraction(price.amount)
+        return Fraction(1)
 
     def _dollars(self, offer: Offer) -> Fraction | None:
         if offer.price is None or not offer.price.amount:
@@ -209,6 +205,22 @@ class CatalogCard:
         assert offer.price is not None  # noqa: S101 - only priced offers are asked for
         steps = self._terms.exchange.steps(offer.price.currency, "USD")
         return None if steps is None else price_steps.value_at(steps, milliseconds(self._now))
+
+
+def _by_payment(book: Book, now: datetime) -> dict[tuple[str, str, str], list[tuple[Offer, str]]]:
+    """(cloud, region, type) -> the offers that bind for a term, each with the way to pay."""
+    found: dict[tuple[str, str, str], list[tuple[Offer, str]]] = {}
+    for cloud in CLOUDS:
+        for one in book.current(now, cloud):
+            if one.purchase not in TERM_MONTHS or one.amount is None or not one.payment:
+                continue
+            price = PerHour(Decimal(one.amount), one.currency)
+            offer = Offer(
+                cloud, region_key(one.region), one.zone or None, one.instance_type, one.purchase, price, instant(one.last_ms).date(),
+                f"{one.source} ({one.payment.replace('_', ' ')})",
+            )  # fmt: skip
+            found.setdefault((cloud, offer.region, name_key(cloud, one.instance_type)), []).append((offer, one.payment))
+    return found
 
 
 class LayeredCard:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -55,13 +56,17 @@ def record(advice: Advice, case: Case, actions: Sequence[Action] | None = None) 
         },
         "spend_per_month": None if advice.spend_per_month is None else str(cents(advice.spend_per_month)),
         "currency": "USD",
-        "from": case.demand.start.isoformat().replace("+00:00", "Z"),
-        "to": case.demand.end.isoformat().replace("+00:00", "Z"),
+        "from": _moment(case.demand.start) if case.demand.known_hours else None,
+        "to": _moment(case.demand.end) if case.demand.known_hours else None,
         "known_hours": case.demand.known_hours,
         "hours": case.demand.hours,
         "partial": advice.partial,
         "notes": list(advice.notes),
     }
+
+
+def _moment(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def _action_record(advice: Advice, action: Action, place: int) -> dict[str, Any]:
@@ -150,6 +155,8 @@ def _mark(share: Fraction | None) -> str:
 
 def headline(advice: Advice, case: Case) -> str:
     demand = case.demand
+    if not demand.known_hours:
+        return "No advice yet: the ledger holds nothing. Run `rackrate sync` for some days, or give --usage FILE."
     spend = "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
     hours = f"{demand.known_hours:,} of {demand.hours:,} h" if demand.known_hours != demand.hours else f"{demand.hours:,} h"
     nodes = "" if case.fleet is None else f", {sum(node.running for node in case.fleet.nodes):,} nodes running"
@@ -358,8 +365,8 @@ def judgement_record(found: Judgement) -> dict[str, Any]:
         }  # fmt: skip
 
     return {
-        "from": found.later.start.isoformat().replace("+00:00", "Z"),
-        "to": found.later.end.isoformat().replace("+00:00", "Z"),
+        "from": _moment(found.later.start),
+        "to": _moment(found.later.end),
         "known_hours": found.later.known_hours,
         "cost_without": str(cents(found.without.total)),
         "cost_with": str(cents(found.with_advice.total)),

@@ -10,6 +10,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from tui.spending import add_spending_options
+
 Add = Callable[..., argparse.ArgumentParser]
 Json = Callable[[argparse.ArgumentParser], None]
 
@@ -46,6 +48,8 @@ def _add_advise(commands: Any, command: Add, json: Json) -> None:
     advise.add_argument("--judge-on", dest="judge_on", metavar="FILE", help="later usage: what the advised purchases would have cost")
     advise.add_argument("--apply", action="store_true", help="print the exact calls; on a terminal each is made once you type it")
     advise.add_argument("--profile", metavar="NAME", help="AWS profile for calls that you confirm")
+    advise.add_argument("--ask-aws", action="store_true", help="hold it against AWS's own recommendation (3 or more requests, $0.01 each)")
+    add_spending_options(advise)
     advise.add_argument("--terms", metavar="FILE", help="discounts, commitments, exchange rates (default: terms.toml)")
     advise.add_argument("--no-sync", action="store_true", help="use the ledger as it is, ask no node")
     json(advise)

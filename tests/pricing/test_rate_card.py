@@ -13,6 +13,7 @@ from pricing.catalog import Catalog
 from pricing.contracts import Discount
 from pricing.demand import DemandKey
 from pricing.errors import AdviceFileError
+from pricing.pricebook_read import Current
 from pricing.rate_card import CatalogCard, FileCard, LayeredCard, RateCard, read_rates
 from pricing.terms import Terms
 
@@ -151,3 +152,31 @@ def test_a_catalog_under_a_file_tells_only_the_purchase_options_that_the_file_le
     on_demand = found.on_demand(P3)
     assert on_demand is not None and on_demand.usd_per_hour == Fraction("24.48")
     assert found.shape(P3) is not None and P3 in found.keys()
+
+
+class Shelf:
+    """A price book with three ways to pay for one type."""
+
+    def current(self, moment: datetime, cloud: str) -> list[Current]:
+        if cloud != "aws":
+            return []
+        told = {"no_upfront": "15.5", "partial_upfront": "14.9", "all_upfront": "14.6"}
+        ms = 1_790_000_000_000
+        return [
+            Current("us-east-1", "", "p3.16xlarge", "reserved_1y", payment, amount, "USD", ms, ms, "price list")
+            for payment, amount in told.items()
+        ]
+
+    def lines(self, cloud: str, instance_type: str) -> dict:  # type: ignore[type-arg]
+        return {}
+
+    def newest(self) -> datetime | None:
+        return NOW
+
+
+def test_a_price_book_tells_each_way_to_pay() -> None:
+    found = CatalogCard(Catalog.embedded().with_book(Shelf(), NOW), Terms(), NOW).rates(P3, "reserved_1y")
+    assert [(rate.payment, rate.usd_per_hour) for rate in found] == [
+        ("all_upfront", Fraction("14.6")), ("partial_upfront", Fraction("14.9")), ("no_upfront", Fraction("15.5")),
+    ]  # fmt: skip
+    assert found[0].upfront == Fraction("14.6") * 8760 and found[0].hourly == 0 and found[2].hourly == Fraction("15.5")

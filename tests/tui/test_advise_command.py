@@ -141,7 +141,7 @@ def test_a_card_of_the_catalogs_prices_adds_to_a_file_only_when_asked(run) -> No
         ((*FILES, "--days", "3", "--from", "2026-10-01"), "not both"),
         ((*FILES, "--from", "2027-01-01", "--to", "2027-02-01"), "tells of no hour in that range"),
         ((*FILES, "--from", "soon"), "'soon' is no date"),
-        (("--no-sync", "--from", "2020-01-01", "--to", "2020-02-01"), "Run `rackrate sync`, or give --usage FILE"),
+        (("--no-sync", "--from", "2020-01-01", "--to", "2020-02-01"), "the ledger tells of no hour in that range"),
         ((*FILES, "--idle-below", "0"), "percentage"),
         ((*FILES, "--interruptible", "140"), "--interruptible 140"),
         ((*FILES, "--deadline", "0"), "--deadline 0"),
@@ -205,3 +205,26 @@ def test_the_output_is_json_that_other_programs_read(run) -> None:  # noqa: ANN0
 
     for arguments in (FILES, (*FILES, "--judge-on", "usage.csv", "--to", "2026-11-05")):
         json.loads(run(*arguments, "--json").out, parse_constant=refuse)
+
+
+def test_a_ledger_that_holds_nothing_yet_is_no_error(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    write_config(tmp_path, "")
+    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
+    done = run("--no-sync")
+    assert done.code == 4 and "No advice yet: the ledger holds nothing" in done.out
+    record = run("--no-sync", "--json").json()
+    assert record["actions"] == [] and record["from"] is None and record["partial"] is True
+
+
+def test_aws_is_asked_only_with_leave(run) -> None:  # noqa: ANN001
+    done = run(*FILES, "--ask-aws")
+    assert done.code == 2 and "--yes-spend" in done.err
+
+
+def test_what_only_the_user_can_tell_changes_the_advice(run) -> None:  # noqa: ANN001
+    files = (*FILES, "--add-catalog", "--kind", "spot", "--json")
+    (unknown,), (half,) = (run(*files, *more).json()["actions"] for more in ((), ("--interruptible", "50")))
+    assert unknown["partial"] and not half["partial"] and Decimal(half["saving_per_month"]) < Decimal(unknown["saving_per_month"])
+    assert run(*files, "--interruptible", "0").json()["actions"] == []
+    need = run(*FILES, "--need", "2", "p5.48xlarge", "us-east-1", "2026-12-10", "2026-12-17", "--kind", "capacity_block")
+    assert "2 x p5.48xlarge in us-east-1: no capacity block price is known" in need.err

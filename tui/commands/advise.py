@@ -110,11 +110,11 @@ def _case(
     from pricing.demand import with_clouds
 
     demand, fleet, code, notes = _evidence(context, arguments, now)
-    if not demand.known_hours:
-        where = arguments.usage or "the ledger"
-        raise WrongUsage(f"{fmt.clean(str(where))} tells of no hour in that range: there is nothing to advise on. {_hint(arguments)}")
+    if not demand.known_hours and (arguments.usage or arguments.start or arguments.end):
+        where = fmt.clean(arguments.usage or "the ledger")
+        raise WrongUsage(f"{where} tells of no hour in that range: there is nothing to advise on. Check --from and --to.")
     card = _card(context, arguments, pricing, now)
-    seen = min(now, demand.end)
+    seen = min(now, demand.end) if demand.known_hours else now
     if arguments.usage and now - demand.end > OLD:
         notes.append(f"The usage ends on {demand.end:%Y-%m-%d}: the advice is as of then, at the prices of now.")
     from tui.commands import advise_options
@@ -128,10 +128,6 @@ def _case(
     needs = advise_options.needs(arguments, pricing.catalog)
     case = Case(demand, card, seen, pricing.terms, fleet, needs, arguments.deadline, told)
     return case, code, [*notes, *more]
-
-
-def _hint(arguments: argparse.Namespace) -> str:
-    return "Check --from and --to." if arguments.usage else "Run `rackrate sync`, or give --usage FILE."
 
 
 def _evidence(

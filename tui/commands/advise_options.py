@@ -37,8 +37,20 @@ def options(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str, 
     told |= {key: getattr(arguments, name) for name, key in plain.items() if getattr(arguments, name) is not None}
     if arguments.longest_term:
         told["longest_term_months"] = 12 * arguments.longest_term
+    if arguments.ask_aws:
+        told["aws_recommendations"] = _asked_of_aws(arguments)
     history, notes = _history(arguments, catalog)
     return told | history, notes
+
+
+def _asked_of_aws(arguments: argparse.Namespace) -> list[Any]:
+    """Cost Explorer's recommendations of all three look-backs, for the term and payment that were chosen, else a year without upfront."""
+    from tui.commands.recommended import aws_recommendations
+
+    term, payment = str(arguments.longest_term or 1), (arguments.payment or "no_upfront").partition("_")[0]
+    asked = argparse.Namespace(lookback=["7", "30", "60"], term=term, payment=payment)
+    asked.yes_spend, asked.spend_cap = arguments.yes_spend, arguments.spend_cap
+    return aws_recommendations(asked)
 
 
 def _history(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str, Any], list[str]]:
