@@ -51,13 +51,13 @@ def budget_of(arguments: argparse.Namespace, what: str, line: LiveLine) -> Budge
 def _asked(requests: int, what: str, sent: int) -> bool:
     from pricing.sources.aws_costs import COST_OF_REQUEST
 
-    price = f"${requests * COST_OF_REQUEST:.2f}"
+    price, count = f"${requests * COST_OF_REQUEST:.2f}", _counted(requests)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise WrongUsage(
-            f"{what} needs {requests} requests to Cost Explorer, which charges {price} for them: "
+            f"{what} needs {count} to Cost Explorer, which charges {price} for them: "
             f"allow them with --yes-spend {requests} (or more, for an answer of several pages)."
         )
-    more = f"{requests} more requests" if sent else f"{requests} requests"
+    more = _counted(requests, " more") if sent else count
     sys.stderr.write(f"{what} needs {more} to Cost Explorer, which charges {price} for them. Send them? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -68,4 +68,8 @@ def say_spent(budget: Budget) -> None:
     from tui.output import say
 
     if budget.used:
-        say(f"(Cost Explorer: {budget.used} requests, ${budget.spent:.2f})")
+        say(f"(Cost Explorer: {_counted(budget.used)}, ${budget.spent:.2f})")
+
+
+def _counted(requests: int, more: str = "") -> str:
+    return f"{requests}{more} request{'' if requests == 1 else 's'}"

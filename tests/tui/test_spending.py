@@ -122,7 +122,7 @@ def test_further_pages_are_asked_for_again_up_to_the_cap(run: Run, aws: Aws, som
         aws.lay("ce", USAGE, {**days(*USE), "NextPageToken": token})
     said = somebody("y\ny\n")
     assert run(*SPAN, "--spend-cap", "3").code == 1
-    assert len(aws.calls) == 3 and "1 more requests" in said.getvalue() and "exceed the cap of 3" in said.getvalue()
+    assert len(aws.calls) == 3 and "1 more request to" in said.getvalue() and "exceed the cap of 3" in said.getvalue()
 
 
 def test_another_currency_and_an_empty_answer_are_sentences(run: Run, aws: Aws) -> None:
