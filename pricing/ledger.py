@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pricing import ledger_cpu, ledger_schema
 from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
-from pricing.ledger_check import check
+from pricing.ledger_check import Progress, check
 from pricing.ledger_dictionary import Dictionary
 from pricing.ledger_faults import translated
 from pricing.ledger_merge import (
@@ -109,10 +109,10 @@ class Ledger(SqliteFile):
                 )
             ]
 
-    def check(self) -> list[str]:
+    def check(self, on_progress: Progress = lambda done, count: None) -> list[str]:
         """One sentence per fault; empty when every agent row is here once and each GPU's time is tiled."""
         with self.reading() as connection:
-            return check(connection)
+            return check(connection, on_progress)
 
     def take(
         self,

@@ -39,8 +39,10 @@ def check(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
     now = datetime.now(UTC)
     with _existing(context) as ledger:
-        faults = ledger.check()
+        faults = ledger.check(_checked)
+        _progress("reading what it holds")
         found = None if any("SQLite finds damage" in fault for fault in faults) else state(ledger)
+    _end_progress()
     if arguments.json:
         print_json({"path": ledger.path, "whole": not faults, "faults": faults, **(_record(found, now) if found else {})})
     else:
@@ -53,6 +55,10 @@ def check(context: Context, arguments: argparse.Namespace) -> ExitCode:
     if faults:
         say(f"rackrate: {ledger.path}: the ledger is not whole. Restore a backup, or sync into a new one.")
     return ExitCode.FAILED if faults else ExitCode.DONE
+
+
+def _checked(done: int, count: int) -> None:
+    _progress(f"{done:,} of {count:,} hours checked" if count else "checking the file's pages")
 
 
 def _record(found: LedgerState, now: datetime) -> dict[str, Any]:
