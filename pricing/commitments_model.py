@@ -27,11 +27,12 @@ class Deal(NamedTuple):
 class History:
     """The days before a decision, oldest first.
 
-    `coverage`: float (days, levels); `unit`: nodes in a level (more than 1 only for pools of thousands); `peak`: the highest
-    count of any hour.
+    `counts`: float (days, 24), 0 where unknown; `coverage`: float (days, levels), of the known hours; `unit`: nodes in a level
+    (more than 1 only for pools of thousands).
     """
 
-    def __init__(self, coverage: np.ndarray, unit: int = 1) -> None:
+    def __init__(self, counts: np.ndarray, coverage: np.ndarray, unit: int = 1) -> None:
+        self.counts = counts
         self._coverage = coverage
         self.unit = unit
 
@@ -43,7 +44,7 @@ class History:
         counts = np.asarray(counts[len(counts) - days * HOURS :], float).reshape(days, HOURS)
         weights = np.ones_like(counts) if known is None else known[len(known) - days * HOURS :].reshape(days, HOURS).astype(float)
         enough = weights.sum(axis=1) >= HOURS / 4
-        counts, weights = counts[enough], weights[enough]
+        counts, weights = counts[enough] * (weights[enough] > 0), weights[enough]
         top = int(np.ceil(counts.max(initial=0.0)))
         unit = -(-top // MOST_LEVELS) or 1
         levels = -(-top // unit)
@@ -51,11 +52,11 @@ class History:
         edges = np.arange(levels)
         for day, (row, weight) in enumerate(zip(counts / unit, weights, strict=True)):
             coverage[day] = weight @ np.clip(row[:, None] - edges, 0.0, 1.0) / weight.sum()
-        return cls(coverage, unit)
+        return cls(counts, coverage, unit)
 
     def until(self, day: int) -> History:
         """What was known at 00:00 of `day`."""
-        return History(self._coverage[:day], self.unit)
+        return History(self.counts[:day], self._coverage[:day], self.unit)
 
     @property
     def days(self) -> int:
