@@ -44,6 +44,10 @@ class Charge(NamedTuple):
     """Whose placement's names the group carries; then `facts`, where there are any, are those of a `Holder`."""
     commitment: str | None = None
     """Of an unused commitment: which."""
+    node_hours: Fraction = _NOTHING
+    """Of a part of a node that went from one to another: hours of the whole node; below 0 for whom it is taken from."""
+    paid: tuple[Committed, ...] = ()
+    """What of it owned commitments pay."""
 
 
 class _Group:
@@ -141,7 +145,9 @@ class _Group:
             costs[charge.part] += charge.cost
         first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
         owned = self._committed(rates), self._unused()
-        return Row(*measured, *first, not self.unpriced, *rest, parts[UNUSED], listed, contracted, *owned, self.host)  # type: ignore[arg-type]
+        moved = sum((charge.node_hours for charge in self.charges or ()), _NOTHING)
+        levels = parts[UNUSED], listed, contracted
+        return Row(*measured, *first, not self.unpriced, *rest, *levels, *owned, self.host, moved)  # type: ignore[arg-type]
 
     def _simply(self, rate: Rate) -> tuple[list[Fraction], Fraction | None, Fraction | None]:
         """What `_amounts` gives, of one rate: most groups have time of one kind, so that few products differ."""
@@ -175,6 +181,11 @@ class _Group:
                 if before is not None:
                     cost, hours = before.cost + cost, (before.node_hours or 0) + hours
                 sums[paid.commitment] = Committed(paid.commitment, cost, hours)
+        for part in (part for charge in self.charges or () for part in charge.paid):
+            known = sums.get(part.commitment, Committed(part.commitment, _NOTHING, _NOTHING))
+            sums[part.commitment] = Committed(
+                part.commitment, known.cost + part.cost, (known.node_hours or 0) + (part.node_hours or 0)
+            )
         return tuple(sums.values())
 
     def _unused(self) -> tuple[Committed, ...]:

@@ -18,6 +18,7 @@ from pricing import calendar, grouping
 from pricing.books import Books, Charge
 from pricing.ledger_totals import Total
 from pricing.rates import Paid, Rate, Rates
+from pricing.report import Committed
 
 
 class Month(NamedTuple):
@@ -197,15 +198,16 @@ class _Money:
         if factor is None:
             return None
         listed, contracted = (None if part is None else part * factor for part in (charge.listed, charge.contracted))
-        return charge._replace(cost=charge.cost * factor, listed=listed, contracted=contracted)
+        paid = tuple(part._replace(cost=part.cost * factor) for part in charge.paid)
+        return charge._replace(cost=charge.cost * factor, listed=listed, contracted=contracted, paid=paid)
 
     def _factor(self, starts_ms: int) -> Fraction | None:
         return Fraction(1) if self.same else self._rates.told(self._currency, starts_ms)
 
 
-def paid_text(paid: Sequence[Paid]) -> str:
-    """What commitments pay of a rate, as it stands in the ledger."""
-    return json.dumps([(one.commitment, str(one.cost), str(one.hours)) for one in paid]) if paid else ""
+def paid_text(paid: Sequence[Paid | Committed]) -> str:
+    """What commitments pay of a rate or a charge, as it stands in the ledger."""
+    return json.dumps([(commitment, str(cost), str(hours)) for commitment, cost, hours in paid]) if paid else ""
 
 
 def _paid(text: str | None, factor: Fraction) -> Iterator[Paid]:
@@ -215,10 +217,15 @@ def _paid(text: str | None, factor: Fraction) -> Iterator[Paid]:
 
 def charges_of(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[tuple[int, Charge]]:
     """(day, charge) of the closed days that begin in [starts_ms, ends_ms)."""
-    for at, part, label, facts, placement_id, commitment, *amounts in connection.execute(
-        "SELECT starts_ms, part, label, facts, placement_id, commitment, cost, listed, contracted FROM closed_charges"
+    for at, part, label, facts, placement_id, commitment, hours, paid, *amounts in connection.execute(
+        "SELECT starts_ms, part, label, facts, placement_id, commitment, node_hours, paid, cost, listed, contracted"
+        " FROM closed_charges"
         " WHERE starts_ms >= ? AND starts_ms < ? ORDER BY id",
         (starts_ms, ends_ms),
     ):
         cost, listed, contracted = (None if amount is None else Fraction(amount) for amount in amounts)
-        yield at, Charge(part, label, cost or Fraction(0), listed, contracted, json.loads(facts), placement_id, commitment)
+        moved = Fraction(hours), tuple(Committed(*one) for one in _paid(paid, Fraction(1)))
+        yield (
+            at,
+            Charge(part, label, cost or Fraction(0), listed, contracted, json.loads(facts), placement_id, commitment, *moved),
+        )

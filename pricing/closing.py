@@ -121,12 +121,12 @@ class _Writer:
 
     def _charges(self, starts_ms: int, what: Frozen) -> None:
         self._connection.executemany(
-            "INSERT INTO closed_charges (starts_ms, part, label, facts, placement_id, cost, listed, contracted, commitment)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO closed_charges (starts_ms, part, label, facts, placement_id, cost, listed, contracted, commitment,"
+            " node_hours, paid) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     starts_ms, one.part, one.label, json.dumps(dict(one.facts)), one.placement_id, str(one.cost),
-                    _text(one.listed), _text(one.contracted), one.commitment,
+                    _text(one.listed), _text(one.contracted), one.commitment, str(one.node_hours), closed.paid_text(one.paid),
                 )
                 for one in what.charges
             ],

@@ -17,28 +17,65 @@ from fractions import Fraction
 from pricing import grouping, weights
 from pricing.books import Charge
 from pricing.ledger_cpu import CpuTotal, cpu_totals, has_rows
+from pricing.ledger_merge import HOUR_MS
 from pricing.ledger_totals import Among
 from pricing.rates import Epoch, Rate, Rates
+from pricing.report import Committed
 from pricing.usage import KINDS, WHOLE_SHARE
 
 _Place = tuple[int, int, int]
 _ALLOCATED, _UNALLOCATED, _LOST = "allocated_cost", "idle_unallocated_cost", "idle_lost_cost"
 _MIB_PER_GIB = 1024
+_NOTHING = Fraction(0)
 
 
 def cpu_charges(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[Charge]:
     """The cost of each such job in [starts_ms, ends_ms), and what it takes off each holder and off what is idle."""
     if not has_rows(connection, starts_ms, ends_ms):
         return
-    sums: dict[_Place, list[Fraction | None]] = {}
+    sums: dict[_Place, _Sum] = {}
     for epoch, among, sign in _pieces(rates, starts_ms, ends_ms):
         for total in cpu_totals(connection, epoch.starts_ms, epoch.ends_ms, among):
             rate, part = rates.rate(total.placement_id, host=True, epoch=epoch), _part(rates, total)
             if rate is not None and part is not None:
-                _add(sums.setdefault(total[:3], [Fraction(0)] * 3), rate, sign * part * WHOLE_SHARE)
-    for place, (cost, listed, contracted) in sums.items():
-        if cost or listed or contracted:
-            yield _charge(rates, *place)._replace(cost=cost or Fraction(0), listed=listed, contracted=contracted)
+                sums.setdefault(total[:3], _Sum()).add(rate, part, sign)
+    for place, found in sums.items():
+        if found.counts:
+            yield found.charge(_charge(rates, *place))
+
+
+class _Sum:
+    """What one holder has of a node, or gives of his part."""
+
+    def __init__(self) -> None:
+        self._levels: list[Fraction | None] = [_NOTHING] * 3
+        self._node_ms = _NOTHING
+        self._paid: dict[str, Committed] = {}
+
+    def add(self, rate: Rate, part: Fraction, sign: int) -> None:
+        """`part`: of the node, x ms. `sign` -1 takes its cost away again."""
+        amount = sign * part * WHOLE_SHARE
+        for place, price in enumerate((rate.effective, rate.listed, rate.contracted)):
+            before = self._levels[place]
+            self._levels[place] = None if price is None or before is None else before + price * amount
+        if sign > 0:
+            self._node_ms += part
+        for paid in rate.paid:
+            known = self._paid.get(paid.commitment, Committed(paid.commitment, _NOTHING, _NOTHING))
+            hours = (known.node_hours or _NOTHING) + paid.hours * amount
+            self._paid[paid.commitment] = Committed(paid.commitment, known.cost + paid.cost * amount, hours)
+
+    @property
+    def counts(self) -> bool:
+        """Not for what weighs nothing."""
+        return bool(self._node_ms or any(self._levels))
+
+    def charge(self, bare: Charge) -> Charge:
+        cost, listed, contracted = self._levels
+        return bare._replace(
+            cost=cost or _NOTHING, listed=listed, contracted=contracted, node_hours=self._node_ms / HOUR_MS,
+            paid=tuple(self._paid.values()),
+        )  # fmt: skip
 
 
 def _pieces(rates: Rates, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Among | None, int]]:
@@ -68,19 +105,13 @@ def node_worth(rates: Rates, placement_id: int) -> weights.Worth | None:
     return weights.worth(placed.gpu_count, vcpus, memory, rates.pricing.terms.weights)
 
 
-def _add(amounts: list[Fraction | None], rate: Rate, part: Fraction) -> None:
-    for place, price in enumerate((rate.effective, rate.listed, rate.contracted)):
-        before = amounts[place]
-        amounts[place] = None if price is None or before is None else before + price * part
-
-
 def _charge(rates: Rates, placement_id: int, part: int, holder_id: int) -> Charge:
     """Whose cost it is, and which part of theirs."""
     kind = KINDS[part - 1] if part else "held"
     if kind == "held":
         facts = rates.holders[holder_id]._asdict()
-        return Charge(_ALLOCATED, grouping.NONE, Fraction(0), facts=facts, placement_id=placement_id)
+        return Charge(_ALLOCATED, grouping.NONE, _NOTHING, facts=facts, placement_id=placement_id)
     if kind == "host" and not rates.lacks_gpus(rates.placements[placement_id]):
-        return Charge(_ALLOCATED, grouping.HOST, Fraction(0), placement_id=placement_id)
+        return Charge(_ALLOCATED, grouping.HOST, _NOTHING, placement_id=placement_id)
     idle = _UNALLOCATED if kind == "idle" else _LOST
-    return Charge(idle, grouping.IDLE, Fraction(0), placement_id=placement_id)
+    return Charge(idle, grouping.IDLE, _NOTHING, placement_id=placement_id)

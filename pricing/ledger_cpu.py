@@ -25,6 +25,8 @@ TABLES = (
         PRIMARY KEY (hour, node_id, meter_id, starts_ms, first_sequence)) WITHOUT ROWID""",
     "ALTER TABLE placements ADD COLUMN vcpus INTEGER",
     "ALTER TABLE placements ADD COLUMN memory_bytes INTEGER",
+    "ALTER TABLE closed_charges ADD COLUMN node_hours TEXT NOT NULL DEFAULT '0'",
+    "ALTER TABLE closed_charges ADD COLUMN paid TEXT NOT NULL DEFAULT ''",
 )
 
 

@@ -69,6 +69,8 @@ class Row(NamedTuple):
     """What of `unused_commitment_cost` is of which commitment."""
     host_share_ms: int = 0
     """Like `held_share_ms`, of whole nodes without GPUs."""
+    moved_node_hours: Fraction = Fraction(0)
+    """Node-hours by cost, of jobs without a GPU: what they have of the node; below 0, what they take off this group."""
 
     @property
     def gpu_hours(self) -> Fraction:

@@ -126,10 +126,10 @@ class Charges:
     def _node_hours(self, row: Row, plain: Charge, gpu_hours: Fraction) -> Fraction | None:
         """Hours of whole nodes; None for what is not counted in hours."""
         if row.host_share_ms:
-            return Fraction(row.host_share_ms, HOUR_MS * 1_000_000)
+            return Fraction(row.host_share_ms, HOUR_MS * 1_000_000) + row.moved_node_hours
         if not gpu_hours:
-            return None
-        return gpu_hours / (plain.node.gpu_count or 1)
+            return row.moved_node_hours or None
+        return gpu_hours / (plain.node.gpu_count or 1) + row.moved_node_hours
 
     def _commitment(self, part: Committed, plain: Charge) -> Commitment:
         """A closed month may name one that the terms no longer have: then its type is not known, and taken to be the usual."""

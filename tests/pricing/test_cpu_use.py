@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,11 +25,14 @@ from pricing.calendar import instant, milliseconds
 from pricing.errors import LedgerError
 from pricing.ledger import Ledger
 from pricing.ledger_retention import retain
+from pricing.owned import Commitment
 from pricing.rates import Pricing
 from pricing.report import Report
+from pricing.reports.focus import FocusSource, facts_of, write_csv
 from pricing.terms import Terms
 from pricing.usage import Interruption, Placed, Usage
 from pricing.weights import GIB, Weights
+from tests.support.focus_rules import violations
 from tests.support.metering import ANN, BOB, INFO, HandClock, Node, gpu, lost
 from tests.support.usage import HOUR_MS, PriceList, random_record, take_all
 from tui.sync import interruption, placed, usage_rows
@@ -42,7 +47,7 @@ PREP = CpuClaim("eve", "data", "prep", 4_000, 8 * GIB)
 
 
 def node(gpus: int = 1, **facts: object) -> Node:
-    made = Node(hands=HandClock(START), durable=False)
+    made = Node(hands=HandClock(START), durable=False, row_seconds=30.0)
     given = {"cpu_count": 8, "memory_total_bytes": 32 * GIB, "usd_per_hour": str(PRICE), "tags": {"team": "red"}}
     made.info = msgspec.structs.replace(INFO, **(given | facts))
     return made
@@ -140,6 +145,45 @@ def test_what_the_node_has_is_its_own_account_else_the_catalogs_and_unknown_is_f
         assert costs(known) == {"ann": (Fraction("9.25"), 0), "eve": (Fraction("0.75"), 0)}
 
 
+def reserved() -> Terms:
+    """A reservation that pays all of the node, at 6 an hour."""
+    one = Commitment("ri", "reservation", "aws", START, START + 4 * HOUR_MS, Fraction(6), region="us-east-1", instance_type="g4dn.12xlarge")
+    return replace(EVEN, commitments=(one,))
+
+
+@pytest.mark.parametrize("terms", [EVEN, reserved()], ids=["on demand", "reserved"])
+def test_a_focus_file_tells_them_at_the_price_of_the_node_and_breaks_no_rule(terms: Terms) -> None:
+    with an_hour_of(node(purchase="on_demand"), gpu(0, ANN)) as ledger:
+        span = instant(START), instant(START + HOUR_MS)
+
+        def attributed(since: datetime, until: datetime, by: object) -> Report:
+            return attribute(ledger, PriceList(), since, until, by, terms=terms, now=span[1])  # type: ignore[arg-type]
+
+        nodes, tags = facts_of(ledger)
+        stream = io.StringIO(newline="")
+        write_csv(FocusSource(attributed, *span, commitments=terms.commitments, nodes=nodes, tags=tags), stream)
+        report_itself = attributed(*span, ())
+    assert violations(stream.getvalue()) == []
+    rows = [row for row in csv.DictReader(io.StringIO(stream.getvalue())) if row["ChargeCategory"] == "Usage"]
+    used = {row["x_User"]: (row["PricingQuantity"], row["ListUnitPrice"], row["BilledCost"]) for row in rows}
+    billed = (0, 0) if terms.commitments else ("0.75", "9.25")
+    assert used == {"eve": ("0.075", "10", str(billed[0])), "ann": ("0.925", "10", str(billed[1]))}
+    assert sum(Fraction(row["EffectiveCost"]) for row in rows) == report_itself.totals.total_cost == (6 if terms.commitments else 10)
+
+
+def test_what_a_commitment_pays_goes_with_them() -> None:
+    with an_hour_of(node(purchase="on_demand"), gpu(0, ANN)) as ledger:
+        found = report(ledger, "user", reserved(), hours=1, now=instant(START + HOUR_MS))
+        paid = {row.keys[0]: [(part.commitment, part.cost, part.node_hours) for part in row.committed] for row in found.rows}
+        assert paid == {
+            "ann": [("ri", Fraction("5.55"), Fraction("0.925"))], "eve": [("ri", Fraction("0.45"), Fraction("0.075"))],
+        }  # fmt: skip
+        assert [(part.cost, part.node_hours) for part in found.totals.committed] == [(6, 1)]
+        closing.close(ledger, Pricing(PriceList(), terms=reserved()), "2026-03", datetime(2026, 4, 1, tzinfo=UTC))  # type: ignore[arg-type]
+        again = {row.keys[0]: [tuple(part) for part in row.committed] for row in march(ledger).rows if row.committed}
+        assert again == paid
+
+
 def test_a_node_without_a_price_has_none_for_such_a_job_either() -> None:
     with an_hour_of(node(usd_per_hour=None), gpu(0, ANN)) as ledger:
         found = report(ledger)
@@ -147,16 +191,16 @@ def test_a_node_without_a_price_has_none_for_such_a_job_either() -> None:
 
 
 def busy_day(seed: int, gpus: int) -> Node:
-    """Jobs with and without GPUs, tenants, lost GPUs and stalls, over 30 hours."""
+    """Jobs with and without GPUs, tenants, lost GPUs and stalls, over some hours."""
     rng, one = Random(seed), node(gpus)
     one.see(0, *[gpu(place) for place in range(gpus)], **({} if gpus else {"reason": "no driver"}))
-    for _ in range(120):
+    for _ in range(40):
         one.hands.pass_ms(rng.choice((1, 900, 20_000)))
         jobs = tuple(rng.choice((PREP, CpuClaim("ann", None, "", 500, 0)))._replace(job=f"c{number}") for number in range(rng.randrange(4)))
         share = rng.choice((0, 333_333, WHOLE))
         one.meter.claim({"GPU-0": (Claim("bob", "speech", "g1", share),)} if share and gpus else {}, jobs)
         read = [lost(place) if rng.random() < 0.1 else gpu(place, *rng.choice(((), (ANN,), (ANN, BOB)))) for place in range(gpus)]
-        for _ in range(rng.randrange(1, 60)):
+        for _ in range(rng.randrange(1, 30)):
             one.see(rng.choice((10_000, 28_000)), *read, **({} if gpus else {"reason": "no driver"}))
         if rng.random() < 0.05:
             one.see(500_000, *read, **({} if gpus else {"reason": "no driver"}))
@@ -331,6 +375,8 @@ def older(path: Path) -> None:
             connection.execute(f"DROP TABLE {table}")
         for column in ("vcpus", "memory_bytes"):
             connection.execute(f"ALTER TABLE placements DROP COLUMN {column}")
+        for column in ("node_hours", "paid"):
+            connection.execute(f"ALTER TABLE closed_charges DROP COLUMN {column}")
         connection.execute("DELETE FROM _sqlite_migrations WHERE name IN ('0004_interruptions', '0005_cpu_use')")
         connection.execute("PRAGMA user_version = 3")
     connection.close()
