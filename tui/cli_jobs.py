@@ -72,6 +72,19 @@ def _add_run(commands: Any, command: Add, json: Callable[[argparse.ArgumentParse
     run.add_argument("-f", "--follow", action="store_true", help="follow the log and end with the job's exit code")
     run.add_argument("--dry-run", action="store_true", help="print what would be done, and do nothing")
     json(run)
+    _add_drive(run)
+
+
+def _add_drive(run: argparse.ArgumentParser) -> None:
+    group = run.add_argument_group(
+        "spot under a deadline", "one job, on spot nodes while the policy says so, on demand when it must; it saves by itself"
+    )
+    group.add_argument("--spot-policy", metavar="NAME", help="rackrate, uniform_progress, greedy, ...: see `backtest spot`")
+    group.add_argument("--work", metavar="48h", help="how long it computes in all")
+    group.add_argument("--changeover", metavar="10m", help="boot, restore and lost work of a move, at most (default 10m)")
+    group.add_argument("--spot-price", metavar="0.97usd", help="an hour on spot, where no spot node is there to ask")
+    group.add_argument("--look", metavar="30s", help="how often to look (default 30s)")
+    group.add_argument("--resume", metavar="ID", help="take up a run whose driver has ended")
 
 
 def _add_actions(actions: Any, command: Add, json: Callable[[argparse.ArgumentParser], None]) -> None:

@@ -46,6 +46,8 @@ class Place(msgspec.Struct, frozen=True):
     node: NodeConfig
     usd_per_hour: Decimal | None
     """Of the whole node, as the agent's configuration or this catalog says."""
+    purchase: str | None = None
+    """How the node is paid, as it says."""
 
     @property
     def name(self) -> str:
@@ -65,7 +67,11 @@ class Offer(msgspec.Struct, frozen=True):
 def places(nodes: Sequence[NodeConfig], views: Sequence[NodeView]) -> list[Place]:
     """The nodes of these views, with their prices."""
     chosen = {view.name: view for view in views}
-    return [Place(node, price_of(chosen[node.name])) for node in nodes if node.name in chosen]
+    return [Place(node, price_of(chosen[node.name]), _purchase(chosen[node.name])) for node in nodes if node.name in chosen]
+
+
+def _purchase(view: NodeView) -> str | None:
+    return None if view.info is None else view.info.purchase
 
 
 def price_of(view: NodeView) -> Decimal | None:

@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 
 
 def run(context: Context, arguments: argparse.Namespace) -> int:
-    """Submits a job."""
+    """Submits a job, or drives it under a spot policy."""
+    if arguments.resume:
+        from tui.commands.drive import resume
+
+        return resume(context, arguments)
+    if arguments.spot_policy:
+        from tui.commands.drive import drive
+
+        return drive(context, arguments, _command(arguments))
+    _needs_policy(arguments)
     from tui.job_options import OPTIONS
     from tui.jobspec import read
 
@@ -40,12 +49,18 @@ def run(context: Context, arguments: argparse.Namespace) -> int:
         raise WrongUsage("-f follows one log; with --array use `rackrate job wait`, and `job logs` of a task.")
     if wanted.on:
         _selects(wanted.on)
-    with _packed(wanted.folder) as packed, context.nodes(wanted.at) as nodes:
-        task = _Run(context, arguments, wanted, packed, nodes)
+    with packed_folder(wanted.folder) as packed, context.nodes(wanted.at) as nodes:
+        task = Submission(context, arguments, wanted, packed, nodes)
         if arguments.dry_run:
             return asyncio.run(task.dry_run())
         parts = asyncio.run(task.submit())
         return _after_submit(context, arguments, parts, follow=arguments.follow)
+
+
+def _needs_policy(arguments: argparse.Namespace) -> None:
+    for key in ("work", "changeover", "look", "spot_price"):
+        if getattr(arguments, key) is not None:
+            raise WrongUsage(f"--{key.replace('_', '-')} goes with --spot-policy.")
 
 
 def _command(arguments: argparse.Namespace) -> list[str]:
@@ -63,7 +78,7 @@ def _selects(query: str) -> None:
 
 
 @contextlib.contextmanager
-def _packed(folder: Path | None) -> Iterator[Packed | None]:
+def packed_folder(folder: Path | None) -> Iterator[Packed | None]:
     if folder is None:
         yield None
         return
@@ -101,7 +116,7 @@ def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
         told(0, 0)
 
 
-class _Run:
+class Submission:
     """One submission; everything of it that asks nodes."""
 
     def __init__(
@@ -112,12 +127,12 @@ class _Run:
         packed: Packed | None,
         nodes: Sequence[NodeConfig],
     ) -> None:
-        self._client_for = context.client_for
+        self.client_for = context.client_for
         self._catalog = context.catalog
         self._arguments = arguments
-        self._wanted = wanted
+        self.wanted = wanted
         self._packed = packed
-        self._nodes = nodes
+        self.nodes = nodes
 
     async def dry_run(self) -> ExitCode:
         from tui import job_nodes
@@ -125,12 +140,12 @@ class _Run:
 
         chosen, why = await self._choose()
         say(why)
-        if self._wanted.nodes > 1:
-            changes = {"gang": _gang(self._wanted, host_here=True)}
-            chosen[:1] = await job_nodes.ask([chosen[0].place], self._wanted, self._client_for, **changes)
+        if self.wanted.nodes > 1:
+            changes = {"gang": _gang(self.wanted, host_here=True)}
+            chosen[:1] = await job_nodes.ask([chosen[0].place], self.wanted, self.client_for, **changes)
         if self._arguments.json:
             records = [plan_record(offer.place.node.name, _plan(offer)) for offer in chosen]
-            print_json(records if self._wanted.nodes > 1 else records[0])
+            print_json(records if self.wanted.nodes > 1 else records[0])
             return ExitCode.DONE
         for number, offer in enumerate(chosen):
             print("\n" * bool(number) + "\n".join(plan_lines(offer.place.node.name, _plan(offer))))
@@ -142,27 +157,27 @@ class _Run:
         """The parts that were submitted: one, or one for each node."""
         chosen, why = await self._choose()
         places = [offer.place for offer in chosen]
-        if self._wanted.nodes > 1:
+        if self.wanted.nodes > 1:
             from tui import gang
 
-            gang.endpoint_of(self._wanted, places)
-        upload = await self._upload(places)
-        if self._wanted.nodes > 1:
-            parts = await gang.run(places, self._wanted, self._client_for, upload=upload)
+            gang.endpoint_of(self.wanted, places)
+        upload = await self.upload(places)
+        if self.wanted.nodes > 1:
+            parts = await gang.run(places, self.wanted, self.client_for, upload=upload)
         else:
-            parts = [await self._submit_one(places[0], upload)]
+            parts = [await self.submit_one(places[0], upload)]
         say(why)
         return parts
 
-    async def _submit_one(self, place: Place, upload: str | None) -> Part:
+    async def submit_one(self, place: Place, upload: str | None, **changes: object) -> Part:
         from agent.client import AgentRefused, Unreachable
         from tui.gang import Part
         from tui.job_nodes import NoNode, Refused
         from tui.jobspec import priced
 
-        spec = priced(self._wanted.spec, place.usd_per_hour, upload=upload)
+        spec = priced(self.wanted.spec, place.usd_per_hour, upload=upload, **changes)
         try:
-            async with self._client_for(place.node) as client:
+            async with self.client_for(place.node) as client:
                 return Part(place, await client.submit(spec))
         except AgentRefused as error:
             raise Refused(f"{place.name}: {fmt.clean(error.text)}", error.status) from None
@@ -173,16 +188,19 @@ class _Run:
         """The nodes, and why these."""
         from tui import job_nodes
 
-        places = await self._places()
-        changes = {} if self._wanted.nodes == 1 else {"gang": _gang(self._wanted)}
-        offers = await job_nodes.ask(places, self._wanted, self._client_for, **changes)
-        if self._wanted.nodes == 1:
+        places = await self.places()
+        changes = {} if self.wanted.nodes == 1 else {"gang": _gang(self.wanted)}
+        offers = await job_nodes.ask(places, self.wanted, self.client_for, **changes)
+        if self.wanted.nodes == 1:
             offer, why = job_nodes.choose(offers)
             return [offer], why
-        return _choose_many(offers, self._wanted.nodes)
+        return _choose_many(offers, self.wanted.nodes)
 
-    async def _places(self) -> list[Place]:
-        """The nodes that the query selects, and where `--after` keeps it: jobs wait only for jobs of their own node."""
+    async def places(self, *, quiet: bool = False) -> list[Place]:
+        """The nodes that the query selects, and where `--after` keeps it: jobs wait only for jobs of their own node.
+
+        `quiet`: nodes that do not answer are left out without a word; there may be none.
+        """
         import time
 
         from tui import job_nodes
@@ -190,32 +208,32 @@ class _Run:
         from tui.query import parse
 
         await self._resolve_after()
-        fleet = await fetch(self._nodes, self._client_for, self._catalog())
+        fleet = await fetch(self.nodes, self.client_for, self._catalog())
         failed = failures(fleet)
-        for name, error in failed.items():
+        for name, error in () if quiet else failed.items():
             say(f"rackrate: {fmt.clean(name)}: {error}")
-        if failed and len(failed) == len(fleet):
+        if not quiet and failed and len(failed) == len(fleet):
             raise job_nodes.NoNode("no node answered.")
-        selects, now = parse(self._wanted.on or ""), time.monotonic()
+        selects, now = parse(self.wanted.on or ""), time.monotonic()
         views = [view for view in fleet if view.info is not None and view.name not in failed and selects(view, now)]
-        if not views:
-            raise WrongUsage(f"no node is selected by {self._wanted.on!r}; `rackrate nodes` lists them.")
-        return job_nodes.places(self._nodes, views)
+        if not views and not quiet:
+            raise WrongUsage(f"no node is selected by {self.wanted.on!r}; `rackrate nodes` lists them.")
+        return job_nodes.places(self.nodes, views)
 
     async def _resolve_after(self) -> None:
         """Names and beginnings of ids become ids, and the nodes those that have them."""
-        if not self._wanted.spec.after:
+        if not self.wanted.spec.after:
             return
         import msgspec
 
         from tui import job_find
 
-        listing = await job_find.list_jobs(self._nodes, self._client_for)
+        listing = await job_find.list_jobs(self.nodes, self.client_for)
         ids, homes = [], set()
-        for text in self._wanted.spec.after:
+        for text in self.wanted.spec.after:
             how, found, name = text.rpartition(":")
             try:
-                job = await job_find.find(listing, self._nodes, self._client_for, name)
+                job = await job_find.find(listing, self.nodes, self.client_for, name)
             except job_find.NotFound as error:
                 raise WrongUsage(f"--after {fmt.clean(text)}: {error}") from None
             ids.append(f"{how}{found}{job.job.id}")
@@ -224,11 +242,11 @@ class _Run:
             raise WrongUsage(
                 f"--after: a job waits for jobs of one node, and these are on {' and '.join(sorted(map(fmt.clean, homes)))}."
             )
-        self._nodes = [node for node in self._nodes if node.name in homes]
-        spec = msgspec.structs.replace(self._wanted.spec, after=tuple(ids))
-        self._wanted = msgspec.structs.replace(self._wanted, spec=spec)
+        self.nodes = [node for node in self.nodes if node.name in homes]
+        spec = msgspec.structs.replace(self.wanted.spec, after=tuple(ids))
+        self.wanted = msgspec.structs.replace(self.wanted, spec=spec)
 
-    async def _upload(self, places: Sequence[Place]) -> str | None:
+    async def upload(self, places: Sequence[Place]) -> str | None:
         """Sends the folder's archive to each of them."""
         if self._packed is None:
             return None
@@ -239,7 +257,7 @@ class _Run:
         for place in places:
             with _progress(f"sending to {place.name}") as told:
                 try:
-                    async with self._client_for(place.node) as client:
+                    async with self.client_for(place.node) as client:
                         await client.upload(packed.sha256, packed.file, sent=lambda done: told(done, packed.packed_bytes))  # noqa: B023
                 except AgentRefused as error:
                     raise Refused(f"{place.name}: {fmt.clean(error.text)}", error.status) from None
