@@ -103,3 +103,16 @@ def test_a_region_that_cannot_be_read_is_told_and_the_others_are_shown(run: Run,
 def test_wrong_usage_is_told_before_anything_is_asked(run: Run, words: tuple[str, ...], says: str) -> None:
     done = run(*words)
     assert done.code == 2 and says in done.err
+
+
+def test_a_refresh_that_names_capacity_blocks_keeps_the_soonest_of_each_zone(run: Run, aws: Aws) -> None:
+    types = [{"InstanceType": "p5.48xlarge", "SupportedUsageClasses": ["on-demand", "capacity-block"]}]
+    aws.lay("ec2", "describe_instance_types", {"InstanceTypes": types})
+    aws.lay("ec2", "describe_availability_zones", zone_rows())
+    aws.lay("ec2", BLOCKS, {"CapacityBlockOfferings": [block("1510.56", 3), block("1520", 1, "us-east-1b")]})
+    asked = ("refresh", "--cloud", "aws", "--buy", "capacity_block", "--region", "us-east-1", "--type", "p5.48xlarge")
+    done = run(*asked)
+    assert done.code == 0 and done.out.splitlines()[1].split()[:3] == ["aws", "2", "0"]
+    records = run("p5.48xlarge", "region:us-east-1", "buy:capacity_block", "--json").json()
+    found = {one["zone"]: one["price_per_hour"] for one in records if one["age_days"] == 0}
+    assert {zone: float(amount) for zone, amount in found.items()} == {"use1-az2": 31.47, "use1-az4": pytest.approx(31.6667, abs=1e-4)}
