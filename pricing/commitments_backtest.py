@@ -5,7 +5,8 @@ Invariant: every rule is charged alike, for the same hours, from the same first 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +15,11 @@ from pricing.commitments_lp import clairvoyant
 from pricing.commitments_model import HOURS, Deal, History
 from pricing.commitments_rules import Rule
 
+CLAIRVOYANT = "clairvoyant"
+
 
 class Result(NamedTuple):
-    """Costs in uncovered node-hours. `purchases`: int (days,), zero before the first day."""
+    """Costs in uncovered node-hours."""
 
     policy: str
     series: str
@@ -24,12 +27,18 @@ class Result(NamedTuple):
     cost: float
     on_demand: float
     clairvoyant: float
-    purchases: np.ndarray
+    commitments: float
+    """Bought in all."""
 
     @property
     def ratio(self) -> float | None:
         """Cost over the clairvoyant's; None where nothing ran."""
         return self.cost / self.clairvoyant if self.clairvoyant else None
+
+    @property
+    def dearer(self) -> bool:
+        """Than all on-demand."""
+        return self.cost > self.on_demand * (1 + 1e-12)
 
     @property
     def saving(self) -> float | None:
@@ -64,14 +73,25 @@ def cost(counts: np.ndarray, bought: np.ndarray, deal: Deal, start: int) -> floa
 
 
 def backtest(
-    rules: Sequence[Rule], name: str, counts: np.ndarray, deal: Deal, start: int, tail: str = "truncate"
+    policies: Mapping[str, Sequence[Rule]], name: str, counts: np.ndarray, deal: Deal, start: int, tail: str = "truncate"
 ) -> list[Result]:
-    """All rules on one series of whole days."""
+    """All policies on one series of whole days, then the clairvoyant. A policy of several rules is told by their means."""
     scored = counts[start * HOURS :]
     last = None if tail == "truncate" else len(scored) // HOURS - deal.term_days
-    best = clairvoyant(scored, deal, last_purchase=last).cost
+    best = clairvoyant(scored, deal, last_purchase=last)
+    all_on_demand = float(scored.sum())
     results = []
-    for rule in rules:
-        bought = purchases(rule, counts, deal, start, tail)
-        results.append(Result(rule.name, name, deal, cost(counts, bought, deal, start), float(scored.sum()), best, bought))
-    return results
+    for policy, rules in policies.items():
+        bought = [purchases(rule, counts, deal, start, tail) for rule in rules]
+        paid = math.fsum(cost(counts, one, deal, start) for one in bought) / len(bought)
+        number = sum(int(one.sum()) for one in bought) / len(bought)
+        results.append(Result(policy, name, deal, paid, all_on_demand, best.cost, number))
+    return [*results, Result(CLAIRVOYANT, name, deal, best.cost, all_on_demand, best.cost, float(best.purchases.sum()))]
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean and its standard error (None for a single value)."""
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))

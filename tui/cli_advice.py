@@ -136,7 +136,30 @@ def _add_backtest_spot(kinds: Any, command: Add, json: Json) -> None:
     json(spot)
 
 
+COMMITMENTS_EPILOG = """examples:
+  rackrate backtest commitments fleet.csv --term 28d --discount 0.37
+  rackrate backtest commitments fleet.csv --term 1y --discount 0.44 --policy rackrate --policy look-back-30d
+
+A policy decides at 00:00 UTC of each day, from the hours before, how many to buy for a term that begins there. Policies:
+rackrate, look-back-Nd (what the clouds recommend), least-look-back, spell, spell-dp, online, online-random, on-demand, peak.
+Costs are told over the clairvoyant optimum (a linear program that knows all hours) and as saving against all on-demand.
+"""
+
+
 def _add_backtest_commitments(kinds: Any, command: Add, json: Json) -> None:
     commitments = command(kinds, "commitments", "backtest_commitments:commitments", "rules of commitment, on hourly demand")
+    commitments.epilog, commitments.formatter_class = COMMITMENTS_EPILOG, argparse.RawDescriptionHelpFormatter
     commitments.add_argument("series", nargs="+", metavar="SERIES.csv", help="hour_utc,count[,name]")
+    commitments.add_argument("--term", required=True, metavar="28d", help="of a commitment: days, or 4w, 1y")
+    commitments.add_argument("--discount", required=True, metavar="0.37", help="of a commitment against on-demand: 0.37 is 37 %%")
+    commitments.add_argument("--policy", action="append", default=[], metavar="NAME", help="only this; may be repeated")
+    commitments.add_argument(
+        "--start", metavar="14d", help="the first day of decisions and costs (default: 14d, or 7d for at most 40 days)"
+    )
+    commitments.add_argument(
+        "--tail", choices=("truncate", "mature"), default="truncate",
+        help="the last terms: charged to the end of the series (truncate), or not bought (mature)",
+    )  # fmt: skip
+    commitments.add_argument("--gaps", choices=("zero",), help="hours without a row: nothing ran")
+    commitments.add_argument("--round", action="store_true", help="fractional counts: to the nearest whole node")
     json(commitments)
