@@ -14,6 +14,8 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
 from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
 from pricing.calendar import milliseconds
 from pricing.commitment_mix_owned import cloud_of, uncovered
@@ -35,6 +37,9 @@ MONTHLY_SHARE = Fraction(1, 10)
 STORAGE_GB_MONTH = Fraction(23, 1000)
 """$: object storage, standard class (AWS S3, us-east-1): turns a bill for storage into GB, and prices a month twice."""
 MONTHS = 12
+LEAST_DAYS = 7
+"""Of evidence; less is partial."""
+ROUNDED = 1e-6
 REACHES = ("type", "region", "cloud")
 PEAK_DOUBT = Fraction(7, 10)
 """How much less than by its peak figures another model may do, for the low end of the range."""
@@ -55,8 +60,8 @@ class Target(NamedTuple):
 
     key: DemandKey
     rate: Rate
-    per_work: Fraction
-    """$ per hour of the work of one node as it is now."""
+    nodes: Fraction
+    """That it takes there: with another GPU whole ones in each hour."""
     speed: Fraction
     """Work per hour against now; 1 for the same GPUs."""
     speed_source: str
@@ -85,8 +90,8 @@ def actions(case: Case) -> list[Action]:
     for key, shape in shapes.items():
         if key not in left:
             continue
+        targets = list(_targets(case, key, shape, left[key], index))
         nodes = Fraction(float(left[key].mean()))
-        targets = list(_targets(case, key, shape, nodes, index))
         best = [_best(targets, reach, same) for reach, same in (*((reach, True) for reach in REACHES), (None, False))]
         found += [_action(case, key, shape, nodes, one) for one in best if one is not None]
     return found
@@ -134,12 +139,12 @@ def _targets(
     case: Case,
     key: DemandKey,
     shape: InstanceType,
-    nodes: Fraction,
+    left: np.ndarray,
     index: Mapping[int | Fraction, list[tuple[DemandKey, InstanceType]]],
 ) -> Iterator[Target]:
     here = case.card.on_demand(key)
     assert here is not None and shape.gpu_count is not None  # noqa: S101 - only priced keys with GPUs are asked for
-    data = data_of(case, key)
+    data, nodes = data_of(case, key), Fraction(float(left.mean()))
     for other, other_shape in index.get(shape.gpu_count, ()):
         rate = case.card.on_demand(other)
         if rate is None or rate.estimated or (other[1:] == key[1:] and cloud_of(case, other) == cloud_of(case, key)):
@@ -148,12 +153,12 @@ def _targets(
         if work is None or not _fits(shape, other_shape):
             continue
         speed, source = work
-        per_work = rate.usd_per_hour / speed
-        if per_work >= here.usd_per_hour:
+        if rate.usd_per_hour / speed >= here.usd_per_hour:
             continue
         reach, once, monthly = moving(case, key, other, data)
-        saving = nodes * HOURS_PER_MONTH * (here.usd_per_hour - per_work) - monthly - once / MONTHS
-        yield Target(other, rate, per_work, speed, source, reach, once, monthly, saving)
+        there = nodes if speed == 1 else Fraction(float(np.ceil(left / float(speed) - ROUNDED).mean()))
+        saving = HOURS_PER_MONTH * (nodes * here.usd_per_hour - there * rate.usd_per_hour) - monthly - once / MONTHS
+        yield Target(other, rate, there, speed, source, reach, once, monthly, saving)
 
 
 def same_work(case: Case, key: DemandKey, shape: InstanceType, other: DemandKey, other_shape: InstanceType) -> bool:
@@ -218,18 +223,22 @@ def _action(case: Case, key: DemandKey, shape: InstanceType, nodes: Fraction, to
     hours = nodes * HOURS_PER_MONTH
     far = to.reach != "type"
     doubled = to.monthly + to.once / MONTHS if far else Fraction(0)
-    slower = hours * to.per_work * (1 / PEAK_DOUBT - 1) if to.speed_source else Fraction(0)
+    paid_there = to.nodes * HOURS_PER_MONTH * to.rate.usd_per_hour
+    slower = paid_there * (1 / PEAK_DOUBT - 1) if to.speed_source else Fraction(0)
     place = str(to.key) if to.reach != "cloud" else f"{to.key} of {cloud_of(case, to.key)}"
     return Action(
         kind="move",
-        what=f"run the work of {float(nodes):.1f} {key} on {float(nodes / to.speed):.1f} {place}",
+        what=f"run the work of {float(nodes):.1f} {key} on {float(to.nodes):.1f} {place}",
         saving_per_month=to.saving,
-        saving_range=(max(Fraction(0), to.saving - doubled - slower), hours * (here.usd_per_hour - to.per_work)),
+        saving_range=(
+            max(Fraction(0), to.saving - doubled - slower),
+            hours * (here.usd_per_hour - to.rate.usd_per_hour / to.speed),
+        ),
         evidence=_evidence(case, nodes, here, to, data, shape),
         break_even=_break_even(case, hours, here, to),
         risks=_risks(case, shape, to, data),
         how=_how(case, key, to),
-        partial=bool(to.speed_source) or (far and data.assumed) or case.demand.partial,
+        partial=bool(to.speed_source) or (far and data.assumed) or case.demand.partial or case.demand.days < LEAST_DAYS,
         claims={key: hours},
         group=f"move {key.cloud or ''} {key}",
     )
@@ -260,14 +269,14 @@ def _break_even(case: Case, hours: Fraction, here: Rate, to: Target) -> dict[str
     """When it has paid the move, and how much data a month eats it up."""
     if to.reach == "type":
         return None
-    gained = hours * (here.usd_per_hour - to.per_work)
+    gained = hours * here.usd_per_hour - to.nodes * HOURS_PER_MONTH * to.rate.usd_per_hour
     each = gained - to.monthly
     months = to.once / each if each > 0 else None
     until = None if months is None else case.now + timedelta(hours=float(months) * HOURS_PER_MONTH)
     per_gb = to.monthly / data.monthly if (data := data_of(case, to.key)).monthly and to.monthly else None
     return {
         "date": None if until is None else f"{until:%Y-%m-%d}",
-        "hours_per_month": round(float((to.monthly + to.once / MONTHS) / (here.usd_per_hour - to.per_work)), 1),
+        "hours_per_month": round(float((to.monthly + to.once / MONTHS) / (gained / hours)), 1),
         "transfer_usd_per_month": str(cents(gained - to.once / MONTHS)),
         "transfer_gb_per_month": round(float((gained - to.once / MONTHS) / per_gb)) if per_gb else None,
         "text": "By the date it has paid the move; with fewer node-hours or more data a month it saves nothing.",
@@ -280,6 +289,8 @@ def _risks(case: Case, shape: InstanceType, to: Target, data: Data) -> tuple[str
         found.append(f"How much data moves along is not known ({data.source}); tell it and the saving is computed again.")
     if to.reach != "type":
         found.append("Quota, capacity, latency to the data and where the data may lie are not checked.")
+    if case.demand.days < LEAST_DAYS:
+        found.append(f"The evidence is {case.demand.days:.1f} days, too short to tell what a month is like.")
     if to.speed_source:
         found.append(f"It is another GPU: its speed is not measured, but taken from {to.speed_source}.")
     other = case.card.shape(to.key)

@@ -22,6 +22,8 @@ from pricing.instances import InstanceType
 class _Target(NamedTuple):
     key: DemandKey
     place: SpotPlace
+    here: Fraction
+    """What an hour of work costs now; where that place's interruptions are not known, with those of the other one if better."""
     reach: str
     once: Fraction
     monthly: Fraction
@@ -54,11 +56,17 @@ def actions(
 
 def _target(case: Case, key: DemandKey, nodes: Fraction, here: SpotPlace, other: DemandKey) -> _Target | None:
     place = advice_spot.place_of(case, other)
-    if place is None or place.effective >= here.effective or place.rate.estimated:
+    on_demand = case.card.on_demand(key)
+    if place is None or on_demand is None or place.rate.estimated:
+        return None
+    lost, _ = advice_spot.lost_hours(case)
+    alike = advice_spot.cost_of_work(here.price, on_demand.usd_per_hour, place.risk, lost)
+    now = min(here.effective, alike) if here.risk.assumed else here.effective
+    if place.effective >= now or place.price >= here.price:
         return None
     reach, once, monthly = moving(case, key, other, data_of(case, key))
-    saving = nodes * HOURS_PER_MONTH * (here.effective - place.effective) - monthly - once / MONTHS
-    return _Target(other, place, reach, once, monthly, saving) if saving > 0 else None
+    saving = nodes * HOURS_PER_MONTH * (now - place.effective) - monthly - once / MONTHS
+    return _Target(other, place, now, reach, once, monthly, saving) if saving > 0 else None
 
 
 def _action(case: Case, key: DemandKey, nodes: Fraction, here: SpotPlace, to: _Target) -> Action:
@@ -70,7 +78,7 @@ def _action(case: Case, key: DemandKey, nodes: Fraction, here: SpotPlace, to: _T
         kind="move",
         what=f"run the {float(nodes):.1f} spot {key} on spot {to.key}{cloud}",
         saving_per_month=to.saving,
-        saving_range=(max(Fraction(0), low), hours * (here.effective - to.place.effective)),
+        saving_range=(max(Fraction(0), low), hours * (to.here - to.place.effective)),
         evidence=_evidence(case, nodes, here, to, data),
         break_even=None,
         risks=_risks(here, to, data),
@@ -88,7 +96,8 @@ def _evidence(case: Case, nodes: Fraction, here: SpotPlace, to: _Target, data: D
         "hours": case.demand.known_hours,
         "days": round(case.demand.days, 1),
         "nodes_on_spot": round(float(nodes), 3),
-        "effective_usd_per_hour": advice_spot.cents4(here.effective),
+        "spot_usd_per_hour": advice_spot.cents4(here.price),
+        "effective_usd_per_hour": advice_spot.cents4(to.here),
         "hazard_source": here.risk.source,
         "to_spot_usd_per_hour": advice_spot.cents4(to.place.price),
         "to_effective_usd_per_hour": advice_spot.cents4(to.place.effective),

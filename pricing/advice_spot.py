@@ -22,12 +22,15 @@ from pricing.advice_spot_risk import Risk, risk_of
 from pricing.commitment_mix_owned import uncovered
 from pricing.demand import DemandKey
 from pricing.rate_card import Rate
+from pricing.zones import is_local
 
 CHANGEOVER_HOURS = 0.2
 """Boot and restore, where it was not measured: the middle of what "Can't Be Late" (NSDI 2024) measured."""
 CHECKPOINT_HOURS = 0.5
 """Between checkpoints, where nobody tells: half of it is lost on average."""
 HISTORY_DAYS = 30
+LEAST_DAYS = 7
+"""Of evidence; less is partial."""
 MOST_HOURS = 0.5
 """Of a type's hours that job records must tell of, before their silence means that nothing bears interruptions."""
 SHOWN = 4
@@ -121,6 +124,8 @@ def places(case: Case, key: DemandKey, jobs: Sequence[SpotJob] = ()) -> list[Spo
     lost, _ = lost_hours(case, jobs)
     found = []
     for rate in case.card.rates(key, "spot"):
+        if rate.zone is not None and is_local(rate.zone):
+            continue  # another place, with a contract of its own
         risk = risk_of(case, key, rate.zone)
         price, known = _mean(case, key, rate)
         effective = cost_of_work(price, on_demand.usd_per_hour, risk, lost)
@@ -221,11 +226,15 @@ def _action(
         saving_range=(Fraction(0) if share is None else max(Fraction(0), min(low, saving)), max(high, saving)),
         evidence=_evidence(case, key, nodes, share, offered, moving, lost, lost_from) | chance,
         break_even=_break_even(best, on_demand.usd_per_hour, lost),
-        risks=_risks(best, share, moving, chance),
+        risks=_risks(case.demand.days, best, share, moving, chance),
         how=_how(key, best, moving),
-        partial=share is None or best.risk.assumed or bool(case.demand.partial) or any(job.checkpoints is None for job in moving),
+        partial=share is None or best.risk.assumed or _thin(case) or any(job.checkpoints is None for job in moving),
         claims={key: hours},
     )  # fmt: skip
+
+
+def _thin(case: Case) -> bool:
+    return case.demand.partial or case.demand.days < LEAST_DAYS
 
 
 def _evidence(
@@ -320,8 +329,12 @@ def _longest(case: Case, key: DemandKey) -> list[tuple[float | None, float | Non
     return [(max(hours), case.deadline_hours)] if hours else []
 
 
-def _risks(best: SpotPlace, share: Fraction | None, jobs: Sequence[SpotJob], chance: Mapping[str, object]) -> tuple[str, ...]:
+def _risks(
+    days: float, best: SpotPlace, share: Fraction | None, jobs: Sequence[SpotJob], chance: Mapping[str, object]
+) -> tuple[str, ...]:
     found = []
+    if days < LEAST_DAYS:
+        found.append(f"The evidence is {days:.1f} days, too short to tell what a month is like.")
     if share is None:
         found.append(
             "Whether this work bears interruptions is not known: it saves nothing where it does not (--interruptible tells)."

@@ -127,3 +127,22 @@ def test_spot_is_ranked_apart_from_on_demand() -> None:
     )
     assert on_spot.claims == {P4D: F(2190)}
     assert "eu-central-1" in found[f"move aws {P4D}"].what and found[f"move aws {P4D}"].claims == {P4D: F(730)}
+
+
+def test_another_gpu_takes_whole_nodes_in_each_hour() -> None:
+    rates = {P4D: [on_demand(22)], P5: [on_demand(30)]}
+    one = demand({P4D: flat(1)})
+    assert advice_move.actions(case(one, rates)) == [], "half a p5 cannot be bought, and a whole one is dearer"
+    (action,) = advice_move.actions(case(demand({P4D: flat(7)}), rates))
+    speed = action.evidence["speed_ratio"]
+    assert isinstance(speed, float) and action.saving_per_month == 730 * (7 * 22 - -(-7 // speed) * 30)
+
+
+def test_where_interruptions_are_not_known_that_speaks_for_no_move() -> None:
+    """us-west-2 is in AWS's open bucket, Ohio in one of 5 to 10 %: only the price counts."""
+    rates = {WEST: [on_demand(22), spot(9, "usw2-az1")], OHIO: [on_demand(22), spot("8.9", "use2-az1")]}
+    used = demand({WEST: flat(4)}, bought={WEST: {"spot": flat(4)}})
+    (action,) = advice_move.actions(case(used, rates, options={"stored_gb": 1, "transfer_gb_per_month": 0}))
+    assert action.saving_per_month < 4 * 730 * F("0.1") * F("1.01")
+    dearer = {**rates, OHIO: [on_demand(22), spot("9.1", "use2-az1")]}
+    assert advice_move.actions(case(used, dearer)) == []

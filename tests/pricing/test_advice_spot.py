@@ -156,3 +156,14 @@ def test_only_the_hours_that_ran_are_moved() -> None:
     hours[:720] = 2.0
     (action,) = advice_spot.actions(case(demand({P4D: hours}), RATES))
     assert action.claims == {P4D: Fraction(730)}
+
+
+def test_a_local_zone_is_another_place() -> None:
+    rates = {P4D: [on_demand(22), spot(2, "use1-atl2-az1"), spot(9, "use1-az2")]}
+    (action,) = advice_spot.actions(case(demand({P4D: flat(4)}), rates))
+    assert action.evidence["zones"] == {"use1-az2": action.evidence["effective_usd_per_hour"]}
+
+
+def test_less_than_a_week_of_evidence_is_partial() -> None:
+    (action,) = advice_spot.actions(case(demand({P4D: flat(4, days=2)}), RATES, options={"jobs": (JOB,)}))
+    assert action.partial and any("2.0 days, too short" in risk for risk in action.risks)
