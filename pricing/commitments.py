@@ -10,7 +10,6 @@ more than rate / alternative of the hours: its break-even utilisation.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,11 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pricing.commitments_model import History
+from pricing.commitments_evidence import HOURS_PER_MONTH, Evidence
+from pricing.commitments_model import Deal, History
+from pricing.commitments_policies import rules
+from pricing.commitments_rules import look_back
 from pricing.errors import PricingError
 
-HOURS_PER_MONTH = 730
 LOOK_BACKS = (7, 30, 60)
+LEAST_DAYS = 7
 
 
 class Held(NamedTuple):
@@ -38,8 +40,8 @@ class Recommendation:
 
     `count`: to buy now, on top of what is owned (0: nothing, and `reasons` says why). `target`: active ones wanted now.
     `owned`, `expiring`: active now, and of these those that end within the term. `saving_per_month`: exact, had the evidence
-    repeated, against paying `alternative` for what `owned` does not cover; `saving_range`: its 90 % interval by a bootstrap
-    of whole days (weeks, where there are at least 8). `utilisation`: share of the known hours in which the last commitment
+    repeated, against paying `alternative` for what `owned` does not cover; `saving_range`: from the least to the most of its
+    90 % interval by a bootstrap of whole days (weeks, where there are at least 8) and of the last 7, 30 and 60 days alone. `utilisation`: share of the known hours in which the last commitment
     bought (or, with none, the next one) would have been used. `look_backs`: days -> the count that the clouds' rule would
     tell from these last days alone; windows longer than the history are absent.
     """
@@ -78,41 +80,38 @@ def recommend(
     `history`: float (hours,), nodes running in each hour (time-weighted), oldest first; the last hour is the one before now.
     `known`: bool (hours,), hours that the evidence tells of (default: all). `rate`: per node-hour of the commitment, upfront
     amortised. `alternative`: what an uncovered node-hour really costs, where that is less than `on_demand` (a mix of spot).
-    PricingError: a rate that is none, a history that is no list of counts.
+    `policy`: see
+    commitments_policies. PricingError: a rate that is none, a history that is no list of counts; UnknownPolicy.
     """
     alternative = on_demand if alternative is None else min(alternative, on_demand)
     _check(history, known, rate, alternative, term_days)
     known = np.ones(len(history), bool) if known is None else np.asarray(known, bool)
+    held = [one for one in held if one.count > 0 and (one.days_left is None or one.days_left > 0)]
     past = History.of(history, known)
-    owned = sum(one.count for one in held)
-    lasting = sum(one.count for one in held if one.days_left is None or one.days_left >= term_days)
-    told = {days: _look_back(past, days, rate / alternative) for days in LOOK_BACKS if past.days >= days}
-    target = min(told.values(), default=0)
-    hours = np.asarray(history, float)[known]
-    count = _paying(hours, max(0, target - owned), owned, rate / alternative)
-    saving = _saving(hours, count, owned, rate, alternative)
+    evidence = Evidence(np.asarray(history, float)[known], sum(one.count for one in held), rate, alternative)
+    wanted = _wanted(past, held, rate / alternative, term_days, policy)
+    count = evidence.paying(wanted)
+    told = {days: look_back(past, days, float(rate / alternative)) for days in LOOK_BACKS if past.days >= days}
+    expiring = sum(one.count for one in held if one.days_left is not None and one.days_left < term_days)
+    saving, saving_range = evidence.saving(count), evidence.saving_range(count)
     return Recommendation(
         count=count,
-        target=owned + count,
-        owned=owned,
-        expiring=owned - lasting,
+        target=evidence.owned + count,
+        owned=evidence.owned,
+        expiring=expiring,
         rate=rate,
         alternative=alternative,
         term_days=term_days,
         break_even_utilisation=rate / alternative,
         break_even_hours_per_month=HOURS_PER_MONTH * rate / alternative,
-        utilisation=_utilisation(hours, owned + max(count, 1)),
+        utilisation=evidence.utilisation(evidence.owned + max(count, 1)),
         saving_per_month=saving,
-        saving_range=(saving, saving),
+        saving_range=saving_range,
         look_backs=told,
-        known_hours=len(hours),
-        reasons=(),
-        risks=(),
+        known_hours=len(evidence.hours),
+        reasons=_reasons(past, evidence, count, wanted, term_days),
+        risks=_risks(past, evidence, count, told, expiring, term_days, known),
     )
-
-
-def _look_back(past: History, days: int, ratio: Fraction) -> int:
-    return int((past.mean(days) > ratio).sum()) * past.unit
 
 
 def _check(history: np.ndarray, known: np.ndarray | None, rate: Fraction, alternative: Fraction, term_days: int) -> None:
@@ -122,26 +121,61 @@ def _check(history: np.ndarray, known: np.ndarray | None, rate: Fraction, altern
         raise PricingError(f"A term of {term_days} days: it must be 1 day or more.")
     if np.ndim(history) != 1 or (known is not None and np.shape(known) != np.shape(history)):
         raise PricingError("The history of a pool must be one count an hour, with as many flags of what is known.")
+    if not np.all(np.asarray(history, float)[slice(None) if known is None else np.asarray(known, bool)] >= 0):
+        raise PricingError("The history of a pool holds a count that is none: each known hour must be 0 or more.")
 
 
-def _utilisation(hours: np.ndarray, number: int) -> float | None:
-    """Share of the hours in which the `number`-th node ran."""
-    return float(np.clip(hours - (number - 1), 0.0, 1.0).mean()) if len(hours) else None
+def _wanted(past: History, held: Sequence[Held], ratio: Fraction, term_days: int, policy: str) -> int:
+    """What the rule would buy today, whatever the whole of the evidence says."""
+    if past.days < LEAST_DAYS or ratio >= 1:
+        return 0
+    active = np.zeros(term_days, int)
+    for one in held:
+        active[: one.days_left] += one.count
+    return rules(policy)[0].begin(Deal(term_days, float(ratio))).buy(past, active)
 
 
-def _used(hours: np.ndarray, count: int, owned: int) -> Fraction:
-    """Node-hours that `count` commitments on top of `owned` would have covered."""
-    return Fraction(math.fsum(np.clip(hours - owned, 0.0, count)))
+def _reasons(past: History, evidence: Evidence, count: int, wanted: int, term_days: int) -> tuple[str, ...]:
+    ratio = evidence.rate / evidence.alternative
+    if ratio >= 1:
+        return ("The commitment costs as much as an hour without it, or more.",)
+    if past.days < LEAST_DAYS:
+        return (f"Only {past.days} days are known; a commitment needs {LEAST_DAYS} or more to rest on.",)
+    if count:
+        return (
+            f"Each of {evidence.owned + count} nodes ran for more than {_percent(ratio)} of the hours (of all, or of the last 60 "
+            f"days), the break-even, and is expected to for {term_days} days more.",
+        )
+    if wanted:
+        return ("What is needed now was not needed for long enough: over all known hours it would not have paid off.",)
+    if evidence.owned:
+        return (f"The {evidence.owned} owned cover what pays off.",)
+    return (f"No further node is expected to run for more than {_percent(ratio)} of the next {term_days} days, the break-even.",)
 
 
-def _paying(hours: np.ndarray, count: int, owned: int, ratio: Fraction) -> int:
-    """The most of `count` purchases of which each would have paid on the evidence."""
-    while count and _used(hours, 1, owned + count - 1) <= ratio * len(hours):
-        count -= 1
-    return count
-
-
-def _saving(hours: np.ndarray, count: int, owned: int, rate: Fraction, alternative: Fraction) -> Fraction:
+def _risks(
+    past: History, evidence: Evidence, count: int, told: Mapping[int, int], expiring: int, term_days: int, known: np.ndarray
+) -> tuple[str, ...]:
     if not count:
-        return Fraction(0)
-    return (alternative * _used(hours, count, owned) / len(hours) - rate * count) * HOURS_PER_MONTH
+        return ()
+    ratio, used = evidence.rate / evidence.alternative, evidence.utilisation(evidence.owned + count) or 0.0
+    risks = [
+        f"The last of them loses money below {_percent(ratio)} use ({float(HOURS_PER_MONTH * ratio):.0f} hours a month); "
+        f"it would have had {_percent(used)}.",
+        f"All are paid for {term_days} days, also when the work moves to other nodes, to spot, or ends, or prices fall.",
+    ]
+    if term_days > 2 * past.days:
+        risks.append(f"The term is {term_days / past.days:.0f} times as long as the {past.days} days known.")
+    numbers = [evidence.owned + count, *told.values()]
+    if max(numbers) - min(numbers) > max(1, 0.1 * numbers[0]):
+        words = ", ".join(f"{days} days {number}" for days, number in told.items())
+        risks.append(f"Look-back windows disagree with {numbers[0]} (last {words}): the demand changes, or is young.")
+    if expiring:
+        risks.append(f"{expiring} of the {evidence.owned} owned end within the term; look again then.")
+    if known.mean() < 0.9:
+        risks.append(f"{_percent(1 - known.mean())} of the hours are not known and are left out.")
+    return tuple(risks)
+
+
+def _percent(ratio: float | Fraction) -> str:
+    return f"{100 * float(ratio):.0f} %"
