@@ -37,7 +37,8 @@ Needs sts:GetCallerIdentity, ec2:DescribeRegions, ec2:DescribeReservedInstances,
 savingsplans:DescribeSavingsPlans and savingsplans:DescribeSavingsPlanRates. None of these requests costs money.
 
 --write keeps them beside terms.toml. A commitment that stands in both files is one; terms.toml, which is never written,
-counts where the two contradict each other. What cannot be read keeps its earlier entry.
+counts where the two contradict each other. What cannot be read keeps its earlier entry, and each account (AWS_PROFILE)
+has entries of its own.
 
 exit codes: 0 all was read, 1 nothing was, 4 some was not
 """

@@ -19,7 +19,16 @@ from pricing.errors import TermsError
 from pricing.money import to_decimal
 from pricing.owned import Commitment
 from pricing.owned_file import RESERVATIONS, SAVINGS_PLANS, Reading, Value, reading
-from pricing.sources import BadAnswer, NoPermission, RefusedCredentials, Skipped, SourceFault, Throttled, UnknownRegion, Unreachable
+from pricing.sources import (
+    BadAnswer,
+    NoPermission,
+    RefusedCredentials,
+    Skipped,
+    SourceFault,
+    Throttled,
+    UnknownRegion,
+    Unreachable,
+)
 from pricing.sources.aws_owned import (
     Account,
     OwnedRate,
@@ -32,7 +41,8 @@ from pricing.sources.aws_owned import (
 from pricing.sources.aws_session import AwsSession
 from pricing.sources.aws_zones import read_zones
 
-LOST = (NoPermission, RefusedCredentials, UnknownRegion, Unreachable, Throttled, BadAnswer)
+LOST: tuple[type[SourceFault], ...] = (NoPermission, RefusedCredentials, UnknownRegion, Unreachable, Throttled, BadAnswer)
+"""Faults that one place has, and others may not."""
 KEPT = timedelta(days=400)
 """For so long after its end a commitment is kept, for reports of the time in which it held."""
 WHY_NOT = {

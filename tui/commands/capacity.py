@@ -93,8 +93,7 @@ def blocks_(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 def _of_each(session: AwsSession, regions: list[str], what: str, read: Callable[[AwsSession, str], T]) -> dict[str, T]:
     """What each region answers; those that cannot be read are told. The first fault is raised where none can."""
-    from pricing.sources import NoPermission, RefusedCredentials, Throttled, UnknownRegion, Unreachable
-    from pricing.sources import BadAnswer as Bad
+    from pricing.sources.aws_commitments import LOST
 
     found: dict[str, T] = {}
     faults: list[Exception] = []
@@ -103,7 +102,7 @@ def _of_each(session: AwsSession, regions: list[str], what: str, read: Callable[
             line.tell(f"aws: {what} in {region}", f", {done} of {len(regions)}")
             try:
                 found[region] = read(session, region)
-            except (NoPermission, RefusedCredentials, Throttled, UnknownRegion, Unreachable, Bad) as fault:
+            except LOST as fault:
                 faults.append(fault)
                 line.clear()
                 if len(faults) == len(regions):

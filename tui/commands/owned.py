@@ -142,7 +142,11 @@ def _show_kept(context: Context, arguments: argparse.Namespace) -> ExitCode:
     readings = _kept(path)
     if not readings:
         raise Failed(f"{path}: nothing is kept yet; `rackrate prices owned --write` reads it from AWS.")
-    rows = [_row(one, now, None) | {"account": part.account, "read_at": _utc(part.read_at)} for part in readings for one in part.commitments]
+    rows = [
+        _row(one, now, None) | {"account": part.account, "read_at": _utc(part.read_at)}
+        for part in readings
+        for one in part.commitments
+    ]
     if arguments.json:
         print_json({"file": str(path), "commitments": rows})
         return ExitCode.DONE
