@@ -5,6 +5,7 @@ Invariant: an agent's alert is shown as it came, with the money added where the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -18,11 +19,12 @@ from tui.records import money
 _ORDER = {"critical": 0, "warning": 1}
 
 
-def all_alerts(fleet: Fleet, now: float, at: datetime) -> list[wire.Alert]:
-    """Critical ones first, then the oldest. `now` is monotonic, `at` the same moment in UTC."""
+def all_alerts(fleet: Fleet, now: float, at: datetime, others: Sequence[wire.Alert] = ()) -> list[wire.Alert]:
+    """Critical ones first, then the oldest. `now` is monotonic, `at` the same moment in UTC; `others` are of no node."""
     found = [priced(view, alert) for view in fleet for alert in view.alerts.values()]
     found += [silent for view in fleet if (silent := silence(view, now, at))]
     found += [noticed for view in fleet if (noticed := notice_alert(view, now))]
+    found += others
     return sorted(found, key=lambda alert: (_ORDER[alert.severity], alert.since, alert.key))
 
 

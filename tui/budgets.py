@@ -5,18 +5,23 @@ Invariant: a budget that is none is refused when the file is read, with its name
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from pricing.budgets import Budget, BudgetState
+from agent import wire
+from pricing.budgets import Budget, BudgetAlert, BudgetState, budget_alerts, budget_states
 from pricing.errors import BadBudget, PricingError
 from pricing.money import Money
 from tui import format as fmt
 from tui.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pricing.ledger import Ledger
+    from pricing.rates import Pricing
+    from pricing.report import Report
     from tui.config import BudgetConfig, Config
 
 TITLES = ("BUDGET", "OF", "SPENT", "AMOUNT", "USED", "FORECAST", "FROM", "TO", "STATE")
@@ -26,6 +31,26 @@ ALIGN = ("left", "left", "right", "right", "right", "right", "right", "right", "
 def budgets_of(config: Config, zone: str) -> list[Budget]:
     """The budgets of the file; `zone`: of those that name none."""
     return [_budget(one, one.timezone or zone) for one in config.budgets]
+
+
+def states_of(
+    budgets: Sequence[BudgetConfig],
+    ledger: Ledger,
+    pricing: Pricing,
+    zone: str,
+    now: datetime,
+    previous: Sequence[BudgetState] = (),
+) -> list[BudgetState]:
+    """What became of them, each in its own currency, under the terms of `pricing`. `previous`: as they stood before."""
+    from pricing.attribution import attribute
+
+    def report_for(keys: tuple[str, ...], start: datetime, end: datetime, tz: str, currency: str) -> Report:
+        return attribute(
+            ledger, pricing.catalog, start, end, keys, tz=tz, prices=pricing.prices, currency=currency, terms=pricing.terms,
+            book=pricing.book, now=now,
+        )  # fmt: skip
+
+    return budget_states([_budget(one, one.timezone or zone) for one in budgets], report_for, now, previous)
 
 
 def check_budgets(config: Config, where: str) -> None:
@@ -119,3 +144,38 @@ def budget_record(state: BudgetState) -> dict[str, Any]:
 
 def _text(value: Fraction | None) -> str | None:
     return None if value is None else f"{fmt.decimal_of(value, 2):f}"
+
+
+def alert_records(alerts: Sequence[BudgetAlert]) -> list[dict[str, Any]]:
+    """For `--json`."""
+    return [
+        {"budget": one.budget, "month": one.month, "kind": one.kind, "percent": float(one.percent), "message": one.sentence}
+        for one in alerts
+    ]
+
+
+def alert_rows(states: Sequence[BudgetState], before: Sequence[wire.Alert], previous: Sequence[BudgetState]) -> tuple[wire.Alert, ...]:
+    """The alerts of budgets among those of nodes, the worst first. `before`, `previous`: what was told and known last."""
+    since = {alert.key: alert.since for alert in before}
+    of_name = {state.budget.name: state for state in states}
+    rows = [_row(one, of_name[one.budget], since) for one in budget_alerts(states, previous)]
+    ratios = {state.budget.name: -state.ratio for state in states}
+    return tuple(sorted(rows, key=lambda row: (row.severity != "critical", ratios[row.holders[0]], row.key)))
+
+
+def _row(one: BudgetAlert, state: BudgetState, since: Mapping[str, datetime]) -> wire.Alert:
+    key = f"budget:{one.budget}:{one.month}:{one.kind}:{one.percent:f}"
+    forecast = one.kind == "forecast"
+    ratio = state.forecast_ratio if forecast else state.ratio
+    return wire.Alert(
+        key=key,
+        rule="budget_forecast" if forecast else "budget",
+        severity="critical" if one.kind == "spent" and state.ratio >= 1 else "warning",
+        node="",
+        message=one.sentence[0].upper() + one.sentence[1:],
+        reading=f"{fmt.percent(None if ratio is None else float(ratio))}{' likely' if forecast else ''}",
+        threshold=f"{one.percent:f} %",
+        since=since.get(key, state.at),
+        fired_at=since.get(key, state.at),
+        holders=(one.budget,),
+    )

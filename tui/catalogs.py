@@ -30,3 +30,18 @@ def overlaid(path: Path | None, complain: Callable[[str], None] = lambda sentenc
     except PriceBookError as fault:
         complain(f"{fault} Until then the prices that ship with the program count.")
         return shipped
+
+
+def stamp(path: Path | None) -> tuple[tuple[int, int] | None, ...]:
+    """What changes when a price book is written: time and size of its file and of SQLite's log beside it."""
+    if path is None:
+        return ()
+    return tuple(_stat(file) for file in (path, path.with_name(f"{path.name}-wal")))
+
+
+def _stat(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import time_machine
+from msgspec import structs
 from pytest import CaptureFixture, MonkeyPatch
 
 from pricing.calendar import milliseconds
@@ -15,8 +17,9 @@ from pricing.ledger import Ledger
 from pricing.usage import Placed, Usage
 from tests.support.cli import rackrate_here, write_config
 from tui.budgets import budgets_of
-from tui.config import Paths, load
+from tui.config import Paths, load, resolve_paths
 from tui.errors import ConfigurationError
+from tui.ui.ledger import read_costs
 
 DAY_MS, START = 86_400_000, datetime(2026, 1, 25, tzinfo=UTC)
 NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -154,6 +157,9 @@ def test_cost_as_json_has_the_budgets_with_the_figures_of_the_report(home: Path,
     assert [one["percent"] for one in red["crossed"]] == [50.0]
     assert yen["forecast"]["expected"] is None and yen["forecast"]["reason"] and not yen["complete"]
     assert yen["spent"] is None and yen["spent_ratio"] is None and yen["state"] == "not known"
+    assert [(one["budget"], one["kind"], one["percent"]) for one in record["alerts"]] == [
+        ("vision", "spent", 50.0), ("vision", "forecast", 100.0), ("red team", "spent", 50.0),
+    ]  # fmt: skip
 
 
 @time_machine.travel(NOON, tick=False)
@@ -162,8 +168,33 @@ def test_only_fail_over_makes_an_exit_code_of_a_budget_that_is_spent(home: Path,
     assert rackrate_here(capfdbinary, "cost", "--no-sync", "--fail-over").code == 0
     write_config(home, 'timezone = "UTC"\n' + HEAD.replace("5000", "900"))
     done = rackrate_here(capfdbinary, "cost", "--no-sync")
-    assert done.code == 0 and "over" in done.out.splitlines()[-1]
+    assert done.code == 0 and done.out.splitlines()[-3].endswith("over")
+    assert done.out.splitlines()[-1].startswith("alert: budget v (everything): $936.00 of $900.00 spent in 2026-03, 104%")
     assert rackrate_here(capfdbinary, "cost", "--no-sync", "--fail-over").code == 1
     assert rackrate_here(capfdbinary, "cost", "--no-sync", "--fail-over", "--json").code == 1
     write_config(home, "")
     assert rackrate_here(capfdbinary, "cost", "--no-sync", "--json").json()["budgets"] == []
+
+
+@time_machine.travel(NOON, tick=False)
+def test_the_app_tells_the_same_budgets_as_alerts_and_keeps_since_when(home: Path) -> None:
+    write_config(home, BUDGETS)
+    budgets = load(resolve_paths(None)).budgets
+
+    def none(node: object) -> Any:
+        raise AssertionError("there are no nodes to ask")
+
+    first = read_costs(home / "ledger.db", (), none, "UTC", None, None, budgets)
+    assert [(alert.severity, alert.rule, alert.holders, alert.threshold) for alert in first.alerts] == [
+        ("warning", "budget_forecast", ("vision",), "100 %"), ("warning", "budget", ("vision",), "50 %"),
+        ("warning", "budget", ("red team",), "50 %"),
+    ]  # fmt: skip
+    assert [alert.reading for alert in first.alerts] == ["108% likely", "69%", "62%"] and "$480.00 of $700.00 spent" in first.alerts[0].message
+    assert first.budgets is not None
+    with time_machine.travel(NOON + timedelta(minutes=5), tick=False):
+        slow = structs.replace(first, budgets=structs.replace(first.budgets, took_seconds=1e9))
+        assert read_costs(home / "ledger.db", (), none, "UTC", None, None, budgets, slow).budgets is slow.budgets
+        rested = structs.replace(first, budgets=structs.replace(first.budgets, at=-1e9))
+        later = read_costs(home / "ledger.db", (), none, "UTC", None, None, budgets, rested)
+    assert [alert.since for alert in later.alerts] == [alert.since for alert in first.alerts]
+    assert later.budgets is not None and later.budgets.states[0].at > first.budgets.states[0].at

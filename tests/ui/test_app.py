@@ -231,6 +231,31 @@ async def test_alerts_list_the_fleet_with_reading_limit_age_and_money_and_enter_
         assert len(app.screen_stack) == 1
 
 
+async def test_a_budget_that_is_spent_stands_among_the_alerts_and_in_the_header() -> None:
+    app, clock = make_app()
+    told = wire.Alert(
+        key="budget:vision:2026-11:spent:100", rule="budget", severity="critical", node="",
+        message="Budget vision (project vision): $1,040.00 of $1,000.00 spent in 2026-11, 104%: past 100 %.", reading="104%",
+        threshold="100 %", since=clock.now(), fired_at=clock.now(), holders=("vision",),
+    )  # fmt: skip
+    async with running(app, (150, 24)) as pilot:
+        before = line_with(app, "month")
+        assert "budget" not in before
+        app.post_message(CostsRead(Costs(today=Fraction(6), month=Fraction(51), alerts=(told,))))
+        await pilot.pause()
+        assert "budget vision 104%" in line_with(app, "month $51.00")
+        await press(pilot, "a")
+        assert "104%" in line_with(app, "Budget vision (project vision)")
+        app.post_message(CostsRead(Costs(error="the disk is full")))
+        await pilot.pause()
+        assert "budget vision 104%" in line_with(app, "month $51.00"), "what was known stays"
+        app.screen.query_one(AlertTable).set_keys(list(app.screen.query_one(AlertTable).alerts))
+        for alert in list(app.screen.query_one(AlertTable).alerts.values()):
+            if not alert.node:
+                app.open_node(alert.node)
+        assert isinstance(app.screen, AlertsScreen), "there is no node to go to"
+
+
 async def test_without_alerts_the_screen_says_so() -> None:
     app, _ = make_app(many(2))
     async with running(app) as pilot:

@@ -35,3 +35,27 @@ def test_the_app_prices_by_the_price_book_and_goes_on_without_a_damaged_one(tmp_
         quote = message.catalog.quote("aws", "us-east-1", None, "p4d.24xlarge", "on_demand")
         assert quote.price is not None and quote.price.amount == price
         assert (message.error is not None) == (content is not None)
+
+
+def test_prices_that_a_refresh_brings_while_the_app_runs_are_read_once_and_only_then(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 29, tzinfo=UTC)
+    app, _ = make_app(prices_path=tmp_path / "prices.db", live=object())
+    read: list[CatalogRead] = []
+    app.post_message = lambda message: bool(read.append(message)) or True  # type: ignore[method-assign, assignment]
+    app._read_catalog = app._import_slowly  # type: ignore[method-assign]
+    app._import_slowly()
+    for price in ("20.5", "22.5"):
+        count = len(read)
+        app.renew_prices()
+        assert len(read) == count, "nothing was brought"
+        with PriceBook.open(tmp_path / "prices.db") as book:
+            told = Price(
+                "aws", "us-east-1", None, "p4d.24xlarge", "on_demand", Decimal(price), "USD", "instance_hour", now, now, "fake"
+            )
+            book.put([told], now)
+        app.renew_prices()
+        assert len(read) == count + 1
+        catalog = read[-1].catalog
+        assert catalog is not None
+        quote = catalog.quote("aws", "us-east-1", None, "p4d.24xlarge", "on_demand")
+        assert quote.price is not None and quote.price.amount == Decimal(price)

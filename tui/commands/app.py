@@ -28,6 +28,7 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
             ledger_path=context.paths.ledger_path(context.config),
             prices_path=context.prices_path,
             terms_path=context.terms_path,
+            budgets=context.config.budgets,
             timezone=context.timezone_name(),
             theme=context.config.theme,
             silent_seconds=context.config.silent_seconds,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pricing.budgets import BudgetState
     from pricing.ledger import Ledger
     from pricing.rates import Pricing
-    from pricing.report import Report
     from tui.sync import NodeSync
 
 
@@ -85,9 +84,11 @@ def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
     from tui.costs import notes, summary_record, summary_table
 
     if arguments.json:
-        from tui.budgets import budget_record
+        from pricing.budgets import budget_alerts
+        from tui.budgets import alert_records, budget_record
 
-        print_json({**summary_record(summary), "budgets": [budget_record(state) for state in budgets]})
+        told = {"budgets": [budget_record(state) for state in budgets], "alerts": alert_records(budget_alerts(budgets))}
+        print_json({**summary_record(summary), **told})
     else:
         titles, rows = summary_table(summary)
         print_table(titles, rows, ("left", *["right"] * (len(titles) - 1)))
@@ -100,25 +101,22 @@ def _budget_states(context: Context, ledger: Ledger, pricing: Pricing, now: date
     """What became of the configuration's budgets, under the same terms as the other figures."""
     if not context.config.budgets:
         return []
-    from pricing.attribution import attribute
-    from pricing.budgets import budget_states
-    from tui.budgets import budgets_of
+    from tui.budgets import states_of
 
-    def report_for(keys: tuple[str, ...], start: datetime, end: datetime, tz: str, currency: str) -> Report:
-        return attribute(
-            ledger, pricing.catalog, start, end, keys, tz=tz, **{**options(pricing, now), "currency": currency}
-        )  # fmt: skip
-
-    return budget_states(budgets_of(context.config, context.timezone_name()), report_for, now)
+    return states_of(context.config.budgets, ledger, pricing, context.timezone_name(), now)
 
 
 def _print_budgets(budgets: Sequence[BudgetState]) -> None:
     if not budgets:
         return
+    from pricing.budgets import budget_alerts
     from tui.budgets import ALIGN, TITLES, budget_notes, budget_rows
 
     print()
     print_table(TITLES, budget_rows(budgets), ALIGN)
+    alerts = budget_alerts(budgets)
+    if alerts:
+        print("", *(f"alert: {fmt.clean(one.sentence)}" for one in alerts), sep="\n")
     for sentence in budget_notes(budgets):
         say(f"note: {fmt.clean(sentence)}")
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
+import msgspec
 from textual import events
 from textual.app import App
 from textual.message import Message
@@ -45,7 +46,7 @@ from tui.ui.theme import ANSI, DARK, NAMES, THEMES
 if TYPE_CHECKING:
     from agent.client import AgentClient
     from pricing.catalog import Catalog
-    from tui.config import NodeConfig
+    from tui.config import BudgetConfig, NodeConfig
     from tui.live import Live
 
 TICK_SECONDS = 1.0
@@ -99,6 +100,7 @@ class RackrateApp(App[None]):
         ledger_path: Path | None = None,
         prices_path: Path | None = None,
         terms_path: Path | None = None,
+        budgets: Sequence[BudgetConfig] = (),
         timezone: str = "UTC",
         theme: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -119,6 +121,8 @@ class RackrateApp(App[None]):
         self._ledger_path = ledger_path
         self._prices_path = prices_path
         self._terms_path = terms_path
+        self._budgets = budgets
+        self._prices_seen: object = None
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
         self._retry_seconds = RETRY_SECONDS
@@ -146,6 +150,8 @@ class RackrateApp(App[None]):
             self.live.start()
         elif self._client_for is not None:
             self.call_after_refresh(self._read_catalog)
+        if self._prices_path is not None:
+            self.set_interval(EVERY_SECONDS, self.renew_prices)
         if self._ledger_path is not None and self._client_for is not None:
             self.set_timer(FIRST_SECONDS, self.sync_ledger)
             self.set_interval(EVERY_SECONDS, self.sync_ledger)
@@ -221,14 +227,22 @@ class RackrateApp(App[None]):
         catalog, error = None, None
         try:
             import tui.live  # noqa: F401
-            from tui.catalogs import overlaid
+            from tui.catalogs import overlaid, stamp
 
             said: list[str] = []
+            self._prices_seen = stamp(self._prices_path)
             catalog = overlaid(self._prices_path, said.append)
             error = said[0] if said else None
         except Exception as fault:  # noqa: BLE001 - without prices the fleet is still worth seeing
             error = f"The prices could not be read: {fault}"
         self.post_message(CatalogRead(catalog, error))
+
+    def renew_prices(self) -> None:
+        """Reads the prices again when `prices refresh` has brought others."""
+        from tui.catalogs import stamp
+
+        if self.live is not None and stamp(self._prices_path) != self._prices_seen:
+            self._read_catalog()
 
     def on_catalog_read(self, event: CatalogRead) -> None:
         """Prices the fleet and opens the streams."""
@@ -248,10 +262,11 @@ class RackrateApp(App[None]):
         if self._ledger_thread is not None and self._ledger_thread.is_alive():
             return
         path, nodes, client_for, zone = self._ledger_path, self._configured, self._client_for, self._timezone
-        prices, terms = self._prices_path, self._terms_path
+        prices, terms, budgets, before = self._prices_path, self._terms_path, self._budgets, self.costs
         if path is not None and client_for is not None:
             self._ledger_thread = in_background(
-                lambda: read_costs(path, nodes, client_for, zone, prices, terms), lambda costs: self._post(CostsRead(costs))
+                lambda: read_costs(path, nodes, client_for, zone, prices, terms, budgets, before),
+                lambda costs: self._post(CostsRead(costs)),
             )
 
     def _post(self, message: Message) -> None:
@@ -267,9 +282,7 @@ class RackrateApp(App[None]):
                 self._retry_seconds *= 2
         elif event.costs.error != self.costs.error:
             self.notify(event.costs.error, title="The ledger", severity="warning", markup=False)
-            self.costs = Costs(
-                today=self.costs.today, month=self.costs.month, partial=self.costs.partial, error=event.costs.error
-            )
+            self.costs = msgspec.structs.replace(self.costs, error=event.costs.error)
         self.redraw()
 
     def entered_node(self, name: str) -> None:
@@ -375,6 +388,7 @@ def run(
     ledger_path: Path | None,
     prices_path: Path | None = None,
     terms_path: Path | None = None,
+    budgets: Sequence[BudgetConfig] = (),
     timezone: str,
     theme: str = "",
     silent_seconds: float = LOST_SECONDS,
@@ -389,7 +403,7 @@ def run(
     terminal.follow_real_size()
     app = RackrateApp(
         fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, prices_path=prices_path, terms_path=terms_path,
-        timezone=timezone, theme=theme,
+        budgets=budgets, timezone=timezone, theme=theme,
     )  # fmt: skip
     gc.set_threshold(GC_ALLOCATIONS, 50, 50)
     started = time.monotonic()

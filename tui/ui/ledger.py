@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.ui.panes.header import Costs
+from tui.ui.panes.header import BudgetsRead, Costs
 
 if TYPE_CHECKING:
+    from agent import wire
     from agent.client import AgentClient
-    from tui.config import NodeConfig
+    from pricing.ledger import Ledger
+    from pricing.rates import Pricing
+    from tui.config import BudgetConfig, NodeConfig
 
 FIRST_SECONDS = 2.0
 EVERY_SECONDS = 60.0
 RETRY_SECONDS = 5.0
 """After a first sync that brought nothing; doubled each time."""
+REST = 30
+"""Budgets of a large fleet take seconds: so many times as long they are left alone."""
 
 
 def read_costs(
@@ -33,10 +39,16 @@ def read_costs(
     timezone: str,
     prices_path: Path | None = None,
     terms_path: Path | None = None,
+    budgets: Sequence[BudgetConfig] = (),
+    before: Costs = Costs(),
 ) -> Costs:
-    """Syncs all nodes, then sums under the user's terms, as `rackrate cost` does. Nodes that do not answer are left out: their rows come with a later sync."""
+    """Syncs all nodes, then sums under the user's terms, as `rackrate cost` does.
+
+    Nodes that do not answer are left out: their rows come with a later sync. `before`: what was read last.
+    """
     from pricing.attribution import cost_summary
     from pricing.ledger import Ledger
+    from pricing.rates import Pricing
     from pricing.terms import Terms, load
     from tui.catalogs import overlaid
     from tui.sync import sync
@@ -47,10 +59,27 @@ def read_costs(
         now = datetime.now(UTC)
         catalog = overlaid(prices_path)
         terms = load(terms_path, must_exist=False) if terms_path is not None else Terms()
-        summary = cost_summary(ledger, catalog, now, timezone, book=catalog.history, terms=terms)
+        pricing = Pricing(catalog, terms=terms, book=catalog.history)
+        summary = cost_summary(ledger, catalog, now, timezone, book=pricing.book, terms=terms)
+        states, alerts = _budgets(ledger, pricing, budgets, timezone, now, before)
     return Costs(
-        today=_total(summary.today), month=_total(summary.month), partial=not (summary.today.complete and summary.month.complete)
-    )
+        today=_total(summary.today), month=_total(summary.month),
+        partial=not (summary.today.complete and summary.month.complete), budgets=states, alerts=alerts,
+    )  # fmt: skip
+
+
+def _budgets(
+    ledger: Ledger, pricing: Pricing, budgets: Sequence[BudgetConfig], timezone: str, now: datetime, before: Costs
+) -> tuple[BudgetsRead | None, tuple[wire.Alert, ...]]:
+    """The budgets anew, unless that took so long that it would keep a processor busy."""
+    from tui.budgets import alert_rows, states_of
+
+    last, begin = before.budgets, time.monotonic()
+    if not budgets or (last is not None and begin - last.at < REST * last.took_seconds):
+        return last, before.alerts
+    known = () if last is None else last.states
+    states = tuple(states_of(budgets, ledger, pricing, timezone, now, known))
+    return BudgetsRead(states, begin, time.monotonic() - begin), alert_rows(states, before.alerts, known)
 
 
 def _total(report: Any) -> Fraction | None:

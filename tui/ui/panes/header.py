@@ -5,15 +5,21 @@ Invariant: the header sums over all nodes, the status over exactly the rows that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent import wire
 from tui import format as fmt
 from tui.fleet import Totals
 from tui.fleet_jobs import JobCounts
 from tui.ui import actions
 from tui.ui.lines import Line, fitted, joined, spread, width
+
+if TYPE_CHECKING:
+    from pricing.budgets import BudgetState
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +29,17 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     month: Fraction | None = None
     partial: bool = False
     error: str | None = None
+    budgets: BudgetsRead | None = None
+    alerts: tuple[wire.Alert, ...] = ()
+    """Thresholds of budgets that are crossed, the worst first; `holders` is the budget's name."""
+
+
+class BudgetsRead(msgspec.Struct, frozen=True):
+    """States of the budgets, when they were read (monotonic seconds), and how long that took."""
+
+    states: tuple[BudgetState, ...]
+    at: float
+    took_seconds: float
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +69,7 @@ def header_lines(
     first = joined([name, states, gpus, *_jobs(jobs)], "   ", cells)
     return [
         spread(first, ((f"{clock} ", "dim"),), cells),
-        joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals)], "   ", cells - 1),
+        joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals, len(costs.alerts))], "   ", cells - 1),
     ]
 
 
@@ -90,15 +107,28 @@ def _money(totals: Totals, costs: Costs) -> list[Line]:
         (("idle ", "dim"), (idle, "idle" if totals.idle_usd_per_hour else "text")),
         (("today ", "dim"), (about * (costs.today is not None) + fmt.usd(costs.today), "strong")),
         (("month ", "dim"), (about * (costs.month is not None) + fmt.usd(costs.month), "strong")),
+        *_budget(costs.alerts),
     ]
 
 
-def _extras(totals: Totals) -> list[Line]:
+def _budget(alerts: Sequence[wire.Alert]) -> list[Line]:
+    """The budget that is worst off, where one has crossed a threshold."""
+    if not alerts:
+        return []
+    worst = alerts[0]
+    name = fitted(fmt.clean(worst.holders[0]), min(16, width(((worst.holders[0], ""),))))
+    style = "lost" if worst.severity == "critical" else "idle"
+    return [(("budget ", "dim"), (name, "text"), (f" {worst.reading}", style))]
+
+
+def _extras(totals: Totals, others: int) -> list[Line]:
+    """`others`: alerts that are of no node."""
     extras: list[Line] = []
     if 0 < totals.unpriced < totals.nodes:
         extras.append(((f"partial: {totals.unpriced} without a price", "dim"),))
-    if totals.alerts:
-        extras.append(((f"{totals.alerts} alert{'s' * (totals.alerts != 1)}", "lost"),))
+    alerts = totals.alerts + others
+    if alerts:
+        extras.append(((f"{alerts} alert{'s' * (alerts != 1)}", "lost"),))
     extras.append(((fmt.watts(totals.power_watts), "text"),))
     extras.append((("util ", "dim"), (fmt.percent(totals.utilization_ratio), "text")))
     return extras

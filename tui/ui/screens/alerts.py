@@ -131,7 +131,7 @@ class AlertsScreen(RackrateScreen):
     def draw(self) -> None:
         app, table = self.rackrate, self.query_one(AlertTable)
         self.show_header()
-        found = all_alerts(app.fleet, app.clock(), app.now())
+        found = all_alerts(app.fleet, app.clock(), app.now(), app.costs.alerts)
         table.at = app.now()
         table.alerts = {f"{alert.node} {alert.key}": alert for alert in found}
         table.set_keys(list(table.alerts))
