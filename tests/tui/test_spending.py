@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,17 @@ def test_another_currency_and_an_empty_answer_are_sentences(run: Run, aws: Aws) 
         aws.lay("ce", USAGE, days())
     empty = run(*SPAN, "--yes-spend", "2", "--account", "210987654321")
     assert empty.code == 1 and "from 2026-10-30 to 2026-10-31 for the account 210987654321" in empty.err
+
+
+def test_no_day_is_asked_for_that_has_not_begun(run: Run, aws: Aws) -> None:
+    today = datetime.now(UTC).date()
+    span = ("report", "--no-sync", "--compare", "aws", "--yes-spend", "2")
+    later = run(*span, "--from", "2199-01-01", "--to", "2199-01-05")
+    assert later.code == 2 and "has not begun yet" in later.err and aws.calls == []
+    for _ in range(2):
+        aws.lay("ce", USAGE, days())
+    run(*span, "--from", "2026-10-30", "--to", "2199-01-01")
+    assert aws.asked(USAGE)[0]["TimePeriod"]["End"] in {f"{today + timedelta(days=later)}" for later in (1, 2)}
 
 
 def recommend(aws: Aws, times: int = 1) -> None:

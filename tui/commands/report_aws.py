@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ def _read(arguments: argparse.Namespace, ours: Report) -> Told:
     from pricing.sources.aws_bill import instance_bill
     from tui.price_sources import aws_session
 
-    start, end = _days(ours.start, ours.end)
+    start, end = _days(ours.start, ours.end, datetime.now(UTC).date())
     what = f"Comparing {start} to {end - timedelta(days=1)}"
     with aws_session() as session, live_line() as line:
         budget = budget_of(arguments, what, line)
@@ -89,10 +89,12 @@ def _read(arguments: argparse.Namespace, ours: Report) -> Told:
     return told
 
 
-def _days(start: datetime, end: datetime) -> tuple[date, date]:
-    """The whole UTC days that a range touches; the second exclusive."""
+def _days(start: datetime, end: datetime, today: date) -> tuple[date, date]:
+    """The whole UTC days that a range touches, as far as they have begun; the second exclusive."""
+    if start.date() > today:
+        raise WrongUsage(f"--from: {start:%Y-%m-%d} has not begun yet; {NAME} knows what was.")
     last = end.date() if end.time().replace(tzinfo=None) == datetime.min.time() else end.date() + timedelta(days=1)
-    return start.date(), max(last, start.date() + timedelta(days=1))
+    return start.date(), min(max(last, start.date() + timedelta(days=1)), today + timedelta(days=1))
 
 
 def _periods(result: Comparison) -> list[tuple[str, dict[str, Fraction]]]:
