@@ -32,8 +32,8 @@ KINDS = ("commit", "spot", "stop", "shrink", "move", "capacity_block")
 SCALABLE = ("spot", "move")
 """What can be done for a part of the node-hours, for that part of the saving."""
 MODULES = {
-    "stop": "advice_idle", "shrink": "advice_idle", "commit": "advice_commit", "spot": "advice_spot", "move": "advice_move",
-    "capacity_block": "advice_capacity",
+    "stop": "advice_idle", "shrink": "advice_idle", "commit": "advice_commit", "spot": "advice_spot",
+    "move": "advice_move", "capacity_block": "advice_capacity",
 }  # fmt: skip
 
 
@@ -125,7 +125,7 @@ class Advice:
     together: tuple[int, ...]
     """Places of actions that can all be done: first what rests on nothing unknown, each time what saves most."""
     shares: Mapping[int, Fraction]
-    """Place -> how much of its saving counts there: less than 1 where others leave only a part of the node-hours (`SCALABLE`)."""
+    """Place -> how much of its saving counts there: less than 1 where others leave a part of the hours (`SCALABLE`)."""
     saving_per_month: Fraction
     """Of those together."""
     saving_range: tuple[Fraction, Fraction]

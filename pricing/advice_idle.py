@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from pricing import quotes
-from pricing.advice import HOURS_PER_MONTH, Action, Call, Case, cents
+from pricing.advice import HOURS_PER_MONTH, Action, Call, Case
 from pricing.advice_cost import middle_rate
 from pricing.calendar import instant, milliseconds
 from pricing.demand import DemandKey
@@ -47,7 +47,9 @@ def notes(case: Case) -> list[str]:
         return []
     if too_short(case, fleet):
         days = fleet.hours / 24
-        return [f"The ledger tells of {days:.1f} days: too short to call a node idle, which takes {idle_days(case)} (--idle-days)."]
+        return [
+            f"The ledger tells of {days:.1f} days: too short to call a node idle, which takes {idle_days(case)} (--idle-days)."
+        ]
     found = [*fleet.notes]
     running = [node for node in fleet.nodes if node.running]
     dark = [node.node for node in running if node.days >= idle_days(case) and not is_measured(node)]
@@ -127,7 +129,8 @@ def _group(case: Case, key: DemandKey, purchase: str, nodes: tuple[NodeUse, ...]
     owned = [
         one for one in case.terms.commitments
         if one.kind == "reservation" and one.cloud == (key.cloud or one.cloud) and one.region in (None, key.region)
-        and (one.instance_type or "").lower() == key.instance_type.lower() and one.starts_ms <= milliseconds(case.now) < one.ends_ms
+        and (one.instance_type or "").lower() == key.instance_type.lower()
+        and one.starts_ms <= milliseconds(case.now) < one.ends_ms
     ]  # fmt: skip
     until = max((one.ends_ms for one in owned), default=None)
     price = price_of(case, key, purchase, nodes[0])
@@ -266,7 +269,7 @@ def _stop_action(case: Case, fleet: FleetUse, group: Group, nodes: list[NodeUse]
         break_even={
             "hours_per_month": f"{float(hours / len(nodes)):.0f}",
             "utilization_ratio": idle_below(case),
-            "text": "Started only when it is needed, a node costs less as long as it is needed for fewer hours than it runs now.",
+            "text": "Started only when needed, a node costs less as long as that is for fewer hours than it runs now.",
         },
         risks=_stop_risks(case, group, held),
         how=how_to_stop(group, names),
@@ -339,7 +342,3 @@ def _unsaved(case: Case, group: Group) -> list[str]:
     until = f" until {group.committed_until}" if group.committed_until else ""
     text = "paid for by a commitment: stopping saves nothing; move other work onto it, or exchange or sell the commitment"
     return [f"{counted(rest, 'idle node')} of {group.key} ({some(rest)}) {'is' if len(rest) == 1 else 'are'} {text}{until}."]
-
-
-def usd(amount: Fraction) -> str:
-    return f"${cents(amount):,}"

@@ -150,7 +150,9 @@ def _look_backs(case: Case, later: Demand, actions: Sequence[Action], without: C
     for days in sorted(set.intersection(*windows)):
         counts = [int(one[days]) for one in told if isinstance(one, Mapping)]
         bought = [
-            replace(held_from(action.buys[0], later), count=count) for action, count in zip(actions, counts, strict=True) if count
+            replace(held_from(action.buys[0], later), count=count)
+            for action, count in zip(actions, counts, strict=True)
+            if count
         ]
         cost = cost_of(later, case.card, (*case.terms.commitments, *bought))
         found[days] = (sum(counts), without.total - cost.total)

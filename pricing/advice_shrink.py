@@ -1,6 +1,6 @@
 """Less of what is there: fewer nodes, smaller ones, GPUs that are held and not used, GPUs that jobs could share.
 
-Invariant: as in `advice_idle`. How far jobs slow each other down is a model that is said with it (`MODEL`), never a measurement;
+Invariant: as in `advice_idle`. How far jobs slow each other down is a model that is told (`MODEL`), never a measurement;
 where the utilisation of a GPU is not known, it is shared with nobody.
 """
 
@@ -35,7 +35,9 @@ SHARE_UP_TO = 0.5
 FULL = 0.8
 """Busiest days of the jobs on one GPU sum to no more."""
 MOST_ON_ONE = 4
-MODEL = "a job that uses a GPU u of the time beside others with v in sum takes 1 + u x v times as long (each waits for the others)"
+MODEL = (
+    "a job that uses a GPU u of the time beside others with v in sum takes 1 + u x v times as long (each waits for the others)"
+)
 MIG_MODELS = ("A100", "A30", "H100", "H200", "B200", "GH200")
 
 
@@ -78,7 +80,7 @@ def _fewer(case: Case, fleet: FleetUse, group: Group) -> Action | None:
         evidence=evidence,
         break_even={"gpus": (len(alike) - count) * gpus, "text": "Pays as long as no more GPUs are held at once."},
         risks=(
-            f"A job that needs all {gpus} GPUs of one node waits until one is free: jobs of different sizes do not pack perfectly.",
+            f"A job that needs all {gpus} GPUs of one node waits until one is free: jobs of several sizes do not pack perfectly.",
             "The busiest hour of the coming weeks may be busier than that of this window.",
         ),
         how=how_to_stop(group, named),
@@ -119,7 +121,9 @@ def _smaller(case: Case, fleet: FleetUse, group: Group, nodes: Sequence[NodeUse]
         saving_range=(Fraction(0), saving),
         evidence=evidence,
         break_even={"gpus": evidence["most_gpus_held"], "text": "Pays while no job needs more GPUs than the smaller type has."},
-        risks=("A smaller type has less memory, fewer processors and less network: whether the work needs them was not measured.",),
+        risks=(
+            "A smaller type has less memory, fewer processors and less network: whether the work needs them was not measured.",
+        ),
         how=(*how_to_stop(group, names), f"rackrate prices {to.instance_type} region:{to.region}"),
         claims={group.key: sum((per_month(fleet, node) for node in chosen), Fraction(0))},
         nodes=tuple(names),
@@ -244,12 +248,15 @@ def _shared(case: Case, fleet: FleetUse, group: Group, nodes: Sequence[NodeUse])
     saved = [chosen[0]] * freed
     return Action(
         kind="shrink",
-        what=f"share GPUs ({'MPS or MIG' if mig else 'MPS'}): the work of {len(loads)} lightly used GPUs of {group.key} fits on "
-        f"{len(packed.bins)}, which frees {counted(['n'] * freed, 'node')}; expected slow-down {sum(slow) / len(slow):.2f} x",
+        what=f"share GPUs ({'MPS or MIG' if mig else 'MPS'}): the work of {len(loads)} lightly used GPUs of {group.key} "
+        f"fits on {len(packed.bins)}, which frees {counted(['n'] * freed, 'node')}; expected slow-down {sum(slow) / len(slow):.2f} x",
         saving_per_month=cost_per_month(fleet, group, saved),
         saving_range=(cost_per_month(fleet, group, [chosen[0]] * fewest), cost_per_month(fleet, group, saved)),
         evidence=evidence,
-        break_even={"slow_down": f"{len(loads) / max(1, len(packed.bins)):.2f}", "text": "Above this slow-down it costs more time than it saves."},
+        break_even={
+            "slow_down": f"{len(loads) / max(1, len(packed.bins)):.2f}",
+            "text": "Above this slow-down it costs more time than it saves.",
+        },
         risks=(
             f"The slow-down is a model ({MODEL}): measure one pair of jobs first.",
             "Whether the jobs fit into the memory of one GPU together is not known from the ledger.",

@@ -177,7 +177,8 @@ def gap_notes(name: str, first: int, known: np.ndarray) -> list[str]:
     edges = np.flatnonzero(np.diff(np.concatenate(([True], known, [True])).astype(np.int8)))
     begins, lengths = edges[::2], edges[1::2] - edges[::2]
     where = ", ".join(
-        f"{hour_text(first + int(begin))} for {int(length)} h" for begin, length in list(zip(begins, lengths, strict=True))[:SHOWN]
+        f"{hour_text(first + int(begin))} for {int(length)} h"
+        for begin, length in list(zip(begins, lengths, strict=True))[:SHOWN]
     )
     more = f" and {len(begins) - SHOWN} more" if len(begins) > SHOWN else ""
     share = 100 * missing / len(known)

@@ -156,13 +156,16 @@ class _UsageReader:
     def _blank_notes(self) -> Iterator[str]:
         if self._blank:
             line = min(self._blank.values())
-            yield f"{self._file}: {len(self._blank):,} hours have an empty count (first in row {line}): they are taken as unknown."
+            hours = f"{len(self._blank):,} hours have an empty count (first in row {line})"
+            yield f"{self._file}: {hours}: they are taken as unknown."
 
 
 def _purchase(row: Row) -> str | None:
     word = row.text("purchase").lower()
     if word and word not in PURCHASES:
-        raise row.fault("purchase", f"{word[:40]!r} is no purchase option{did_you_mean(word, PURCHASES)}: {', '.join(PURCHASES)}")
+        raise row.fault(
+            "purchase", f"{word[:40]!r} is no purchase option{did_you_mean(word, PURCHASES)}: {', '.join(PURCHASES)}"
+        )
     return word or None
 
 

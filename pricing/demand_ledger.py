@@ -55,7 +55,9 @@ def from_ledger(ledger: Ledger, start_ms: int, end_ms: int) -> Demand:
         if held is not None:
             first, last = max(first, held[0] // HOUR_MS), min(last, held[1] // HOUR_MS)
         if held is None or last <= first:
-            return Demand(start_ms // HOUR_MS, np.zeros(0, dtype=bool), {}, {}, ("The ledger holds nothing of that time.",), True)
+            return Demand(
+                start_ms // HOUR_MS, np.zeros(0, dtype=bool), {}, {}, ("The ledger holds nothing of that time.",), True
+            )
         return _Reader(connection, first, last).demand(gaps)
 
 
@@ -99,7 +101,9 @@ class _Reader:
             return
         self._add_hours(self._first, first_day * HOURS_PER_DAY)
         self._add_hours(last_day * HOURS_PER_DAY, self._last)
-        days, ids, nodes = self._sums(f"{_SUMS.format(table='days')} WHERE at >= ? AND at < ? GROUP BY 1, 2", first_day, last_day)
+        days, ids, nodes = self._sums(
+            f"{_SUMS.format(table='days')} WHERE at >= ? AND at < ? GROUP BY 1, 2", first_day, last_day
+        )
         full = nodes == HOURS_PER_DAY
         for hour in range(HOURS_PER_DAY):
             self._add(days[full] * HOURS_PER_DAY + hour, ids[full], np.ones(int(full.sum())))

@@ -72,7 +72,9 @@ class _Reader:
         self._connection = connection
         self._first, self._last = first, last
         self._placements = read_placements(connection)
-        self._holders = {id: HolderName(*names) for id, *names in connection.execute("SELECT id, user, project, job FROM holders")}
+        self._holders = {
+            id: HolderName(*names) for id, *names in connection.execute("SELECT id, user, project, job FROM holders")
+        }
         self._nodes: dict[str, _Node] = defaultdict(_Node)
         self._held: dict[tuple[DemandKey, str], list[int]] = defaultdict(lambda: [0] * (last - first))
 
@@ -116,8 +118,8 @@ class _Reader:
             return ("Of some hours the ledger keeps only sums (`rackrate ledger retain`): single GPUs are not judged.",)
         span = (self._first, self._last)
         rows = self._connection.execute(
-            "SELECT (hour - ?) / 24, placement_id, gpu_id, SUM((ends_ms - starts_ms) * share), SUM(measured_ms * share), SUM(busy),"
-            f" SUM(CASE kind WHEN {HELD} THEN (ends_ms - starts_ms) * share ELSE 0 END)"
+            "SELECT (hour - ?) / 24, placement_id, gpu_id, SUM((ends_ms - starts_ms) * share), SUM(measured_ms * share),"
+            f" SUM(busy), SUM(CASE kind WHEN {HELD} THEN (ends_ms - starts_ms) * share ELSE 0 END)"
             " FROM usage WHERE hour >= ? AND hour < ? AND gpu_id > 0 GROUP BY 1, 2, 3",
             (self._first, *span),
         )
@@ -168,7 +170,7 @@ class _Reader:
         found = []
         for gpu_id, days in sorted(node.gpus.items()):
             ratios = [day.ratio for day in days.values()]
-            most = None if any(ratio is None for ratio in ratios) else max((ratio for ratio in ratios if ratio is not None))
+            most = None if any(ratio is None for ratio in ratios) else max(ratio for ratio in ratios if ratio is not None)
             sums = [sum(getattr(day, name) for day in days.values()) for name in ("hours", "measured", "busy")]
             found.append(GpuUse(names[gpu_id], sums[0], node.gpu_held[gpu_id], sums[1], sums[2], most))
         return found
@@ -202,7 +204,9 @@ class _Reader:
             key = (name, key_of(placed), purchase_of(placed))
             job = jobs.setdefault(key, _Job(placed, name))
             job.add(placed, kind, first, last, amounts)
-        return sorted((job.use() for job in jobs.values()), key=lambda use: (-use.gpu_hours, *(part or "" for part in use.name)))
+        return sorted(
+            (job.use() for job in jobs.values()), key=lambda use: (-use.gpu_hours, *(part or "" for part in use.name))
+        )
 
 
 class _Job:

@@ -80,7 +80,9 @@ class RateCard(Protocol):
 
 
 def ordered(rates: Sequence[Rate]) -> list[Rate]:
-    return sorted(rates, key=lambda rate: (PURCHASES.index(rate.purchase), rate.usd_per_hour, rate.zone or "", rate.payment or ""))
+    return sorted(
+        rates, key=lambda rate: (PURCHASES.index(rate.purchase), rate.usd_per_hour, rate.zone or "", rate.payment or "")
+    )
 
 
 class CatalogCard:
@@ -173,8 +175,8 @@ class CatalogCard:
         hourly = effective * self._hourly_share(offer, payment)
         upfront = (effective - hourly) * (term or 0) * HOURS_PER_MONTH
         return Rate(
-            offer.purchase, effective, hourly, upfront, term, payment if payment in PAYMENTS else None, offer.source, offer.as_of,
-            offer.estimated, offer.zone,
+            offer.purchase, effective, hourly, upfront, term, payment if payment in PAYMENTS else None, offer.source,
+            offer.as_of, offer.estimated, offer.zone,
         )  # fmt: skip
 
     def _hourly_share(self, offer: Offer, payment: str | None) -> Fraction:
@@ -184,7 +186,12 @@ class CatalogCard:
         for key, kept in self._catalog.book.lines(offer.cloud, offer.instance_type).items():
             same = (region_key(key.region), key.zone or None, key.purchase, key.payment)
             price = kept[-1].price if kept else None
-            if same == (offer.region, offer.zone, offer.purchase, payment) and price and price.hourly is not None and price.amount:
+            if (
+                same == (offer.region, offer.zone, offer.purchase, payment)
+                and price
+                and price.hourly is not None
+                and price.amount
+            ):
                 return Fraction(price.hourly) / Fraction(price.amount)
         return Fraction(1)
 
@@ -216,8 +223,8 @@ def _by_payment(book: Book, now: datetime) -> dict[tuple[str, str, str], list[tu
                 continue
             price = PerHour(Decimal(one.amount), one.currency)
             offer = Offer(
-                cloud, region_key(one.region), one.zone or None, one.instance_type, one.purchase, price, instant(one.last_ms).date(),
-                f"{one.source} ({one.payment.replace('_', ' ')})",
+                cloud, region_key(one.region), one.zone or None, one.instance_type, one.purchase, price,
+                instant(one.last_ms).date(), f"{one.source} ({one.payment.replace('_', ' ')})",
             )  # fmt: skip
             found.setdefault((cloud, offer.region, name_key(cloud, one.instance_type)), []).append((offer, one.payment))
     return found

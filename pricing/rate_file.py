@@ -1,4 +1,5 @@
-"""A file of rates: instance_type, region, purchase, usd_per_hour, term_months, upfront; if told cloud, payment, zone, as_of, source.
+"""A file of rates: instance_type, region, purchase, usd_per_hour, term_months, upfront; if told cloud, payment, zone, as_of,
+source.
 
 Invariant: `usd_per_hour` is what each hour is billed, `upfront` comes on top and once; a rate that is empty, not a number or
 zero is not known, is noted and left out; a commitment without its term is an error.
@@ -113,7 +114,9 @@ def _payment(row: Row, months: int | None, hourly: Fraction, upfront: Fraction) 
     if row.text("payment"):
         told = _word(row, "payment", WAYS_TO_PAY)
         if told != paid:
-            raise row.fault("payment", f"{told} does not fit an upfront of {float(upfront):g} and {float(hourly):g} an hour: {paid}")
+            raise row.fault(
+                "payment", f"{told} does not fit an upfront of {float(upfront):g} and {float(hourly):g} an hour: {paid}"
+            )
     return paid
 
 

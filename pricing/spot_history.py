@@ -27,7 +27,9 @@ class ZoneHistory(NamedTuple):
 
     def mean(self, start: datetime, end: datetime) -> Mean:
         """Time-weighted, over what is known of [start, end)."""
-        steps = self.catalog.steps("aws", None, self.series.zone, self.series.instance_type, "spot", start, end, estimates=False)
+        steps = self.catalog.steps(
+            "aws", None, self.series.zone, self.series.instance_type, "spot", start, end, estimates=False
+        )
         ends = [at for at, _ in steps[1:]] + [end]
         total, known = Fraction(0), Fraction(0)
         for (at, price), until in zip(steps, ends, strict=True):

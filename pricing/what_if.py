@@ -105,7 +105,11 @@ class WhatIf:
         """What is changed, one line each."""
         lines = [f"demand of {_told(scope)} x {float(factor):g}" for scope, factor in self.demand]
         for change in self.prices:
-            amount = f"x {float(change.factor):g}" if change.factor is not None else f"= ${float(change.usd_per_hour or 0):g} an hour"
+            amount = (
+                f"x {float(change.factor):g}"
+                if change.factor is not None
+                else f"= ${float(change.usd_per_hour or 0):g} an hour"
+            )
             lines.append(f"{change.scope.purchase or 'all'} prices of {_told(change.scope)} {amount}")
         if self.deadline_hours is not None:
             lines.append(f"deadline {self.deadline_hours:g} h")
@@ -236,7 +240,9 @@ class Pair(NamedTuple):
 
     @property
     def change(self) -> Fraction:
-        return (self.then.saving_per_month if self.then else Fraction(0)) - (self.now.saving_per_month if self.now else Fraction(0))
+        return (self.then.saving_per_month if self.then else Fraction(0)) - (
+            self.now.saving_per_month if self.now else Fraction(0)
+        )
 
 
 def side_by_side(now: Advice, then: Advice) -> list[Pair]:

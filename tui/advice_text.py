@@ -157,7 +157,9 @@ def headline(advice: Advice, case: Case) -> str:
     demand = case.demand
     if not demand.known_hours:
         return "No advice yet: the ledger holds nothing. Run `rackrate sync` for some days, or give --usage FILE."
-    spend = "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
+    spend = (
+        "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
+    )
     hours = f"{demand.known_hours:,} of {demand.hours:,} h" if demand.known_hours != demand.hours else f"{demand.hours:,} h"
     nodes = "" if case.fleet is None else f", {sum(node.running for node in case.fleet.nodes):,} nodes running"
     pools = f"{len(demand.counts)} pool{'' if len(demand.counts) == 1 else 's'} of nodes{nodes}"
@@ -176,7 +178,9 @@ def _footer(advice: Advice, shown: int, width: int) -> Iterator[str]:
     if parts:
         yield from wrapped(f"+ Counted for the nodes and hours that the others leave: {', '.join(parts)}.", width, "  ")
     if len(advice.together) < len(advice.actions):
-        yield from wrapped("Without a mark: it would save on the same nodes or hours as those with one, and is not added.", width, "  ")
+        yield from wrapped(
+            "Without a mark: it would save on the same nodes or hours as those with one, and is not added.", width, "  "
+        )
     if any(action.partial for action in advice.actions[:shown]):
         yield from wrapped("~ rests in part on what is not known: `rackrate advise show N` says on what.", width, "  ")
     if len(advice.actions) > shown:
@@ -202,7 +206,9 @@ def card(advice: Advice, place: int, width: int) -> Iterator[str]:
     """All about one action."""
     action = advice.actions[place]
     yield from wrapped(f"{place + 1}. {action.what}", width, "   ")
-    yield from wrapped(f"   saves {money(action.saving_per_month, whole=False)} a month ({span(*action.saving_range)})", width, "   ")
+    yield from wrapped(
+        f"   saves {money(action.saving_per_month, whole=False)} a month ({span(*action.saving_range)})", width, "   "
+    )
     if action.partial:
         yield "   partial: some of what it rests on is not known (see below)"
     if others := advice.overlaps[place]:
@@ -249,7 +255,9 @@ def facts(evidence: Mapping[str, Any], width: int) -> Iterator[str]:
         if isinstance(value, Sequence) and not isinstance(value, str) and value and isinstance(value[0], Mapping):
             yield f"  {fmt.clean(key.replace('_', ' '))}"
             for entry in value[:LISTED]:
-                told = ", ".join(f"{name.replace('_', ' ')} {_value(part)}" for name, part in entry.items() if part not in (None, ""))
+                told = ", ".join(
+                    f"{name.replace('_', ' ')} {_value(part)}" for name, part in entry.items() if part not in (None, "")
+                )
                 yield from (f"    {line}" for line in wrapped(told, width - 4, "  "))
             if len(value) > LISTED:
                 yield f"    and {len(value) - LISTED} more (--json has all)"
@@ -284,24 +292,43 @@ def call_lines(call: Call, width: int) -> Iterator[str]:
 # --- what-if and judgement ---------------------------------------------------------------------------------------------------
 
 
-def comparison(now: Advice, then: Advice, pairs: Sequence[Pair], changes: Sequence[str], most: int, width: int) -> Iterator[str]:
+def comparison(
+    now: Advice, then: Advice, pairs: Sequence[Pair], changes: Sequence[str], most: int, width: int
+) -> Iterator[str]:
     """Both sides, one piece of advice a line."""
     for line in changes:
         yield from wrapped(f"What if: {line}", width, "  ")
     yield ""
-    rows = [("a month now", now.spend_per_month, then.spend_per_month), ("advice together", now.saving_per_month, then.saving_per_month)]
+    rows = [
+        ("a month now", now.spend_per_month, then.spend_per_month),
+        ("advice together", now.saving_per_month, then.saving_per_month),
+    ]
     cells = [(name, money(one), money(other), _change(one, other)) for name, one, other in rows]
     for pair in pairs[:most]:
         action = pair.then or pair.now
         assert action is not None  # noqa: S101 - a pair has one of the two
         one, other = (None if side is None else side.saving_per_month for side in pair)
-        cells.append((f"{action.kind}: {fmt.clean(action.what)}", money(one), money(other), _change(one or Fraction(0), other or Fraction(0))))
-    widths = [max(len(head), *(len(cell[place]) for cell in cells)) for place, head in ((1, "AS IT IS"), (2, "WHAT IF"), (3, "CHANGE"))]
+        cells.append(
+            (
+                f"{action.kind}: {fmt.clean(action.what)}",
+                money(one),
+                money(other),
+                _change(one or Fraction(0), other or Fraction(0)),
+            )
+        )
+    widths = [
+        max(len(head), *(len(cell[place]) for cell in cells))
+        for place, head in ((1, "AS IT IS"), (2, "WHAT IF"), (3, "CHANGE"))
+    ]
     room = max(24, width - sum(widths) - 6)
-    yield "  ".join(["".ljust(room), *(head.rjust(size) for head, size in zip(("AS IT IS", "WHAT IF", "CHANGE"), widths, strict=True))])
+    yield "  ".join(
+        ["".ljust(room), *(head.rjust(size) for head, size in zip(("AS IT IS", "WHAT IF", "CHANGE"), widths, strict=True))]
+    )
     for name, *figures in cells:
         lines = _folded(name, room) or [""]
-        yield "  ".join([lines[0].ljust(room), *(figure.rjust(size) for figure, size in zip(figures, widths, strict=True))]).rstrip()
+        yield "  ".join(
+            [lines[0].ljust(room), *(figure.rjust(size) for figure, size in zip(figures, widths, strict=True))]
+        ).rstrip()
         yield from (f"  {line}" for line in lines[1:])
     if len(pairs) > most:
         yield f"({len(pairs) - most} more: --top {len(pairs)})"
@@ -333,7 +360,8 @@ def judgement(found: Judgement, width: int) -> Iterator[str]:
     """What became of the advised purchases."""
     later = found.later
     yield from wrapped(
-        f"Judged on {later.start:%Y-%m-%d %H:00} to {later.end:%Y-%m-%d %H:00} UTC ({later.known_hours:,} h), which the advice did not see:",
+        f"Judged on {later.start:%Y-%m-%d %H:00} to {later.end:%Y-%m-%d %H:00} UTC ({later.known_hours:,} h), "
+        "which the advice did not see:",
         width,
     )
     without, total = found.without.total, found.with_advice.total
@@ -345,8 +373,8 @@ def judgement(found: Judgement, width: int) -> Iterator[str]:
     if found.hindsight is not None:
         yield f"  best in hindsight       {money(found.hindsight, whole=False):>16}  (the best numbers of the same commitments)"
     for days, (count, realised) in found.look_backs.items():
-        told = f"  look back {days} days         {money(realised, whole=False):>14}  (the clouds' rule: {count} instead of {found.count})"
-        yield told
+        told = f"{money(realised, whole=False):>16}  (the clouds' rule: {count} instead of {found.count})"
+        yield f"  {f'look back {days} days':<22}  {told}"
     for one in found.single:
         used = fmt.UNKNOWN if one.used_ratio is None else f"{100 * one.used_ratio:.1f} %"
         text = f"- {one.name}: saved {money(one.realised)} of {money(one.advised)} promised; {used} of it was used"
@@ -360,7 +388,8 @@ def _percent(part: Fraction, whole: Fraction) -> str:
 def judgement_record(found: Judgement) -> dict[str, Any]:
     def told(one: Verdict) -> dict[str, Any]:
         return {
-            "what": one.name, "promised": str(cents(one.advised)), "promised_range": [str(cents(end)) for end in one.advised_range],
+            "what": one.name, "promised": str(cents(one.advised)),
+            "promised_range": [str(cents(end)) for end in one.advised_range],
             "realised": str(cents(one.realised)), "used_ratio": one.used_ratio,
         }  # fmt: skip
 
@@ -372,7 +401,8 @@ def judgement_record(found: Judgement) -> dict[str, Any]:
         "cost_with": str(cents(found.with_advice.total)),
         "best_in_hindsight": None if found.hindsight is None else str(cents(found.hindsight)),
         "look_backs": {
-            str(days): {"count": count, "realised": str(cents(realised))} for days, (count, realised) in found.look_backs.items()
+            str(days): {"count": count, "realised": str(cents(realised))}
+            for days, (count, realised) in found.look_backs.items()
         },
         "together": told(found.together),
         "actions": [told(one) for one in found.single],

@@ -121,7 +121,9 @@ def try_to_buy(session: AwsSession, offering: Offering, wish: Wish) -> None:
         raise _fault(error, wish.region) from error
     except Exception as error:
         raise _fault(error, wish.region) from error
-    raise BadAnswer("AWS answered the dry run of the purchase as if it had bought: look at the reservations before anything else.")
+    raise BadAnswer(
+        "AWS answered the dry run of the purchase as if it had bought: look at the reservations before anything else."
+    )
 
 
 def buy(session: AwsSession, offering: Offering, wish: Wish) -> str:

@@ -90,7 +90,10 @@ def ledger_of(path: Path, nodes: int) -> None:
         holders = 40
         connection.executemany(
             "INSERT INTO holders VALUES (?, ?, ?, ?, ?)",
-            [(number, str(number), f"user{number % 12}", f"project{number % 5}", f"job-{number}") for number in range(1, holders + 1)],
+            [
+                (number, str(number), f"user{number % 12}", f"project{number % 5}", f"job-{number}")
+                for number in range(1, holders + 1)
+            ],
         )
         connection.execute("INSERT INTO holders VALUES (?, 'none', NULL, NULL, NULL)", (holders + 1,))
         for node in range(1, nodes + 1):
@@ -99,9 +102,19 @@ def ledger_of(path: Path, nodes: int) -> None:
             connection.execute(
                 "INSERT INTO placements (id, meter_id, number, node, cloud, region, instance_type, purchase, gpu_count, gpu_model,"
                 " tags) VALUES (?, ?, 1, ?, 'aws', ?, ?, ?, ?, 'A100', '{}')",
-                (node, node, f"node-{node:04}", REGIONS[node % 4], TYPES[node % 5], "spot" if node % 3 == 1 else "on_demand", GPUS),
+                (
+                    node,
+                    node,
+                    f"node-{node:04}",
+                    REGIONS[node % 4],
+                    TYPES[node % 5],
+                    "spot" if node % 3 == 1 else "on_demand",
+                    GPUS,
+                ),
             )
-            connection.executemany("INSERT INTO gpus VALUES (?, ?)", [(node * 8 + gpu, f"G{node}-{gpu}") for gpu in range(GPUS)])
+            connection.executemany(
+                "INSERT INTO gpus VALUES (?, ?)", [(node * 8 + gpu, f"G{node}-{gpu}") for gpu in range(GPUS)]
+            )
         for table, rows in (("days", _sums(nodes, last, True)), ("hours", _sums(nodes, last, False))):
             connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows(held, idle, holders))
         connection.executemany(f"INSERT INTO usage VALUES ({', '.join('?' * 18)})", _rows(nodes, last, held, idle, holders))
@@ -158,7 +171,9 @@ def told(advice: Advice) -> None:
 
 def bench_usage(folder: Path, card: RateCard, nodes: int) -> None:
     path = usage_file(folder, nodes)
-    print(f"{nodes} nodes in {len(TYPES) * len(REGIONS)} pools, {HOURS:,} h, a usage file of {path.stat().st_size / 1e6:.0f} MB")
+    print(
+        f"{nodes} nodes in {len(TYPES) * len(REGIONS)} pools, {HOURS:,} h, a usage file of {path.stat().st_size / 1e6:.0f} MB"
+    )
     begin = time.process_time()
     demand = timed("read the file", lambda: with_clouds(read_usage(path), Catalog.embedded()))
     case = Case(demand, card, END)
@@ -192,7 +207,9 @@ def bench_philly(folder: Path) -> None:
     whole = read_usage(folder / "philly.csv")
     card = read_rates(folder / "philly_rates.csv", Catalog.embedded())
     print("philly as p3.16xlarge, 1 y reserved at 37 % off: advised at a date, judged on all that follows")
-    print(f"  {'advised on':<12} {'later h':>8} {'bought':>7} {'promised':>12} {'saved':>12} {'hindsight':>12}   the clouds' rule")
+    print(
+        f"  {'advised on':<12} {'later h':>8} {'bought':>7} {'promised':>12} {'saved':>12} {'hindsight':>12}   the clouds' rule"
+    )
     for days in (21, 28, 35, 42, 49, 56, 63):
         at = whole.start + timedelta(days=days)
         case = Case(whole.between(whole.start, at), card, at)
@@ -203,7 +220,11 @@ def bench_philly(folder: Path) -> None:
             continue
         rule = ", ".join(f"{days} d: {count}, ${float(saved):,.0f}" for days, (count, saved) in found.look_backs.items())
         figures = (found.together.advised, found.together.realised, found.hindsight or 0)
-        print(f"  {at:%Y-%m-%d}   {found.later.known_hours:>8} {found.count:>7} " + " ".join(f"{float(one):>12,.0f}" for one in figures) + f"   {rule}")
+        print(
+            f"  {at:%Y-%m-%d}   {found.later.known_hours:>8} {found.count:>7} "
+            + " ".join(f"{float(one):>12,.0f}" for one in figures)
+            + f"   {rule}"
+        )
 
 
 def main(arguments: list[str]) -> None:

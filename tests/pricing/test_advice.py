@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricing import what_if
+from pricing import owned, what_if
 from pricing.advice import KINDS, Advice, Case, advise
 from pricing.advice_cost import cost_of
 from pricing.advice_judge import after, judge
@@ -31,7 +31,10 @@ HOURS = 60 * 24
 
 def steady(level: float, swing: float = 0.0, hours: int = HOURS, seed: int = 3) -> list[float]:
     rng = np.random.default_rng(seed)
-    return [float(max(0, round(level + swing * np.sin(hour / 24 * 2 * np.pi) + rng.normal(0, swing / 4 + 1e-9)))) for hour in range(hours)]
+    return [
+        float(max(0, round(level + swing * np.sin(hour / 24 * 2 * np.pi) + rng.normal(0, swing / 4 + 1e-9))))
+        for hour in range(hours)
+    ]
 
 
 def case_of(counts: dict[DemandKey, list[float]], card: FileCard | None = None, **more: object) -> Case:
@@ -82,7 +85,9 @@ def test_node_hours_are_claimed_once_and_what_can_be_scaled_takes_what_is_left()
 )  # fmt: skip
 def test_whatever_is_counted_together_can_be_done_together(drawn: list[tuple]) -> None:  # type: ignore[type-arg]
     actions = [
-        action(saving, kind=kind, claims={P4D: Fraction(claim)} if claim else {}, group=group, nodes=tuple(nodes), partial=partial)
+        action(
+            saving, kind=kind, claims={P4D: Fraction(claim)} if claim else {}, group=group, nodes=tuple(nodes), partial=partial
+        )
         for saving, kind, claim, group, nodes, partial in drawn
     ]
     hours = {P4D: Fraction(2920)}
@@ -118,6 +123,49 @@ def test_a_commitment_is_paid_used_or_not_and_covers_hour_by_hour() -> None:
     assert cost_of(demand, card_of(RATES), [later]).committed == 2 * 2 * 12
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 999), st.booleans(), st.booleans())
+def test_all_hours_at_once_cost_what_they_cost_one_by_one(seed: int, plans: bool, parts: bool) -> None:
+    rng = np.random.default_rng(seed)
+    demand = demand_of({P4D: [float(n) / 2 for n in rng.integers(0, 9, 40)], P5: [float(n) for n in rng.integers(0, 3, 40)]})
+    minutes = int(rng.integers(1, 2000)) if parts else 120
+    held = [
+        reservation(2, "12", START + timedelta(minutes=minutes)),
+        reservation(1, "13", days=1, id="s"),
+        reservation(1, "31", key=P5, id="t"),
+    ]
+    if plans:
+        plan = replace(
+            reservation(1, "0", id="u"),
+            kind="savings_plan",
+            instance_type=None,
+            cost_per_hour=Fraction(31),
+            percent=Fraction(25),
+        )
+        held += [plan, replace(plan, id="v", family="p5", percent=Fraction(40), cost_per_hour=Fraction(17))]
+    found = cost_of(demand, card_of(RATES), held)
+    ways = [cost_of(demand, card_of(RATES), held, most_exact=most) for most in (0, 10**9)]
+    slow = [_one_by_one(demand, held, hour) for hour in range(demand.hours)]
+    assert found.total == ways[1].total == sum(slow) and abs(ways[0].total - found.total) < Fraction(1, 10**3)
+    assert found.committed == ways[0].committed and abs(ways[0].unused - found.unused) < Fraction(1, 10**3)
+
+
+def _one_by_one(demand: Demand, held: list[Commitment], place: int) -> Fraction:
+    hour = demand.first_hour + place
+    prices = {P4D: Fraction(20), P5: Fraction(50)}
+    demands = {}
+    for key, price in prices.items():
+        plans = {one.id: price * (1 - one.percent / 100) for one in held if one.percent is not None}
+        spot = owned.Place("aws", key.region, None, key.instance_type, "on_demand")
+        demands[key] = owned.Demand(spot, Fraction(demand.counts[key][place]), price, plans)
+    found = owned.cover(held, demands, hour)
+    left = sum(
+        (demands[key].node_hours - (found.covered[key].hours if key in found.covered else 0)) * price
+        for key, price in prices.items()
+    )
+    return left + sum((one.whole_cost * one.part_of_hour(hour) for one in held), Fraction(0))
+
+
 def test_hours_that_are_not_known_cost_nothing_and_a_key_without_a_price_is_named() -> None:
     demand = demand_of({P4D: [3.0, 9.0, 3.0], DemandKey(None, "r", "x"): [1.0] * 3}, known=[True, False, True])
     found = cost_of(demand, card_of(RATES), [reservation(1, "12")])
@@ -127,7 +175,9 @@ def test_hours_that_are_not_known_cost_nothing_and_a_key_without_a_price_is_name
 
 def test_an_unknown_type_is_kept_noted_and_marks_the_answer_as_partial() -> None:
     odd = DemandKey(None, "us-east-1", "p9.huge")
-    with_odd, without = (advise(case_of(counts), ("commit",)) for counts in ({P4D: steady(6), odd: steady(2)}, {P4D: steady(6)}))
+    with_odd, without = (
+        advise(case_of(counts), ("commit",)) for counts in ({P4D: steady(6), odd: steady(2)}, {P4D: steady(6)})
+    )
     assert with_odd.partial and any("p9.huge in us-east-1" in note for note in with_odd.notes)
     assert [one.saving_per_month for one in with_odd.actions] == [one.saving_per_month for one in without.actions]
 

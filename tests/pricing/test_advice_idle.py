@@ -25,7 +25,9 @@ BUSY = ("ann", 0.9)
 IDLE = (None, 0.0)
 
 
-def case_with(nodes: Sequence[Node], hours: int = WEEK, card: RateCard = CARD, terms: Terms = Terms(), **options: object) -> Case:  # noqa: B008
+def case_with(
+    nodes: Sequence[Node], hours: int = WEEK, card: RateCard = CARD, terms: Terms = Terms(), **options: object
+) -> Case:  # noqa: B008
     with ledger_with(nodes, hours) as ledger:
         demand = from_ledger(ledger, 0, 2**50)
         fleet = read_fleet(ledger, 0, 2**50, int(options.get("idle_days", 7)))  # type: ignore[call-overload]
@@ -148,7 +150,9 @@ def test_gpus_that_are_held_all_week_and_hardly_used_are_to_be_released_by_their
     use = {gpu: ("bob", 0.04) if gpu < 3 else BUSY for gpu in range(8)}
     advice = idle([Node("mixed", use), Node("busy", BUSY)])
     (action,) = [one for one in advice.actions if "release" in one.what]
-    assert action.what == "release 3 GPUs that bob / vision / job-bob holds and uses to 4.0 % on p4d.24xlarge in us-east-1: mixed"
+    assert (
+        action.what == "release 3 GPUs that bob / vision / job-bob holds and uses to 4.0 % on p4d.24xlarge in us-east-1: mixed"
+    )
     assert action.saving_per_month == pytest.approx(3 / 8 * 20 * 730 * 0.96, rel=1e-3)
     assert action.saving_range[0] == 0 and "rackrate job show job-bob" in action.how
 
@@ -174,7 +178,11 @@ def test_a_smaller_type_of_the_same_gpu_is_found_where_half_of_the_gpus_are_neve
 def test_lightly_used_gpus_share_with_a_slow_down_that_is_a_model() -> None:
     advice = idle([Node(f"n{number}", ("bob", 0.25)) for number in range(4)])
     (action,) = [one for one in advice.actions if "share GPUs" in one.what]
-    assert "MPS or MIG" in action.what and "32 lightly used GPUs" in action.what and "fits on 11, which frees 2 nodes" in action.what
+    assert (
+        "MPS or MIG" in action.what
+        and "32 lightly used GPUs" in action.what
+        and "fits on 11, which frees 2 nodes" in action.what
+    )
     assert action.partial and action.evidence["expected_slow_down"] == pytest.approx(1.124, abs=0.01)
     assert action.evidence["worst_slow_down"] == pytest.approx(1 + 0.25 * 0.5, abs=0.001)
     assert any("model" in risk for risk in action.risks) and any("memory" in risk for risk in action.risks)

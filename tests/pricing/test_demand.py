@@ -194,7 +194,10 @@ class Stretch:
 )  # fmt: skip
 def test_sums_per_day_give_the_same_hours_as_the_rows(stretches: list[tuple[int, int, int]], first: int, last: int) -> None:
     base = 20_000 * 24 * HOUR_MS + 5 * HOUR_MS
-    nodes = [Stretch(f"n{number}", base + begin, base + begin + length, gpus) for number, (begin, length, gpus) in enumerate(stretches)]
+    nodes = [
+        Stretch(f"n{number}", base + begin, base + begin + length, gpus)
+        for number, (begin, length, gpus) in enumerate(stretches)
+    ]
     with Ledger.open(":memory:") as ledger:
         for node in nodes:
             node.put(ledger)

@@ -44,7 +44,10 @@ def test_the_catalog_tells_on_demand_per_region_and_spot_per_zone_with_source_an
 def test_a_type_that_one_cloud_alone_has_needs_no_cloud_and_an_unknown_type_has_no_rates() -> None:
     found = card()
     assert found.on_demand(P3._replace(cloud=None)) == found.on_demand(P3)
-    assert not found.rates(DemandKey(None, "us-east-1", "p9.huge")) and found.shape(DemandKey(None, "us-east-1", "p9.huge")) is None
+    assert (
+        not found.rates(DemandKey(None, "us-east-1", "p9.huge"))
+        and found.shape(DemandKey(None, "us-east-1", "p9.huge")) is None
+    )
     assert not found.rates(DemandKey("on_premises", "cellar", "box"))
     assert "unknown instance type" in (found.why_not(DemandKey("aws", "us-east-1", "p9.huge"), "on_demand") or "")
 
@@ -122,7 +125,10 @@ def test_an_empty_zero_or_missing_price_is_unknown_noted_and_never_the_cheapest(
         ("x,r,on_demand,-3,,\n", "row 2, column usd_per_hour: -3 is negative"),
         ("x,r,on_demand,$3,,\n", "currency sign"),
         ("x,r,reserved_1y,3,12,-1\n", "column upfront: -1 is negative"),
-        ("x,r,on_demand,3,,\nx,r,on_demand,4,,\n", "row 3, column usd_per_hour: the on_demand rate of x in r is told otherwise in row 2"),
+        (
+            "x,r,on_demand,3,,\nx,r,on_demand,4,,\n",
+            "row 3, column usd_per_hour: the on_demand rate of x in r is told otherwise in row 2",
+        ),
         (",r,on_demand,3,,\n", "column instance_type: it is empty"),
         ("x,r,on_demand,3,\n", "row 2: it has 5 cells where the header has 6"),
         ("", "rates.csv has no rate below its header"),

@@ -23,11 +23,15 @@ P4D = DemandKey("aws", "us-east-1", "p4d.24xlarge")
 P5 = DemandKey("aws", "us-east-1", "p5.48xlarge")
 
 
-def demand_of(counts: Mapping[DemandKey, Sequence[float]], start: datetime = START, known: Sequence[bool] | None = None) -> Demand:
+def demand_of(
+    counts: Mapping[DemandKey, Sequence[float]], start: datetime = START, known: Sequence[bool] | None = None
+) -> Demand:
     arrays = {key: np.asarray(values, dtype=float) for key, values in counts.items()}
     hours = len(next(iter(arrays.values())))
     seen = np.ones(hours, dtype=bool) if known is None else np.asarray(known, dtype=bool)
-    return Demand(int((start - EPOCH) // timedelta(hours=1)), seen, {key: np.where(seen, part, 0.0) for key, part in arrays.items()})
+    return Demand(
+        int((start - EPOCH) // timedelta(hours=1)), seen, {key: np.where(seen, part, 0.0) for key, part in arrays.items()}
+    )
 
 
 def card_of(rates: Mapping[DemandKey, Mapping[str, object]], factor: Fraction = Fraction(1)) -> FileCard:  # noqa: B008
@@ -43,7 +47,9 @@ def card_of(rates: Mapping[DemandKey, Mapping[str, object]], factor: Fraction = 
     return FileCard(found, (), Catalog.embedded())
 
 
-def reservation(count: int, usd: str, start: datetime = START, days: int = 365, key: DemandKey = P4D, id: str = "r") -> Commitment:
+def reservation(
+    count: int, usd: str, start: datetime = START, days: int = 365, key: DemandKey = P4D, id: str = "r"
+) -> Commitment:
     begin = round(start.timestamp() * 1000)
     return Commitment(
         id, "reservation", "aws", begin, begin + days * 24 * HOUR_MS, Fraction(usd), region=key.region,

@@ -24,7 +24,13 @@ OFFER = {
 def test_what_was_advised_is_what_is_asked_for() -> None:
     advised = action(9, kind="commit", buys=(reservation(3, "13.8"),), calls=CALLS)
     (wish,) = wishes(advised) or []
-    assert (wish.region, wish.instance_type, wish.years, wish.payment, wish.count) == ("us-east-1", "p4d.24xlarge", 1, "no_upfront", 3)
+    assert (wish.region, wish.instance_type, wish.years, wish.payment, wish.count) == (
+        "us-east-1",
+        "p4d.24xlarge",
+        1,
+        "no_upfront",
+        3,
+    )
     paid = [replace(reservation(1, "10"), upfront=Fraction(amount)) for amount in (87_600, 40_000)]
     assert [one.payment for one in wishes(action(9, buys=tuple(paid), calls=CALLS)) or []] == ["all_upfront", "partial_upfront"]
 

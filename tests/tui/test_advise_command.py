@@ -33,9 +33,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("home")
     write_config(made, "")
     with Ledger.open(made / "ledger.db") as ledger:
-        for node in (Node("busy-1", ("ann", 0.9)), Node("busy-2", ("cho", 0.8)), Node("lazy-1", (None, 0.0)), Node("dark-1", ("bob", None))):
+        for node in (
+            Node("busy-1", ("ann", 0.9)),
+            Node("busy-2", ("cho", 0.8)),
+            Node("lazy-1", (None, 0.0)),
+            Node("dark-1", ("bob", None)),
+        ):
             node.put(ledger, 24 * 9)
-    lines = [f"{START + timedelta(hours=hour):%Y-%m-%dT%H:00Z},p4d.24xlarge,us-east-1,{4 if hour < 1000 else 3}" for hour in range(1440)]
+    lines = [
+        f"{START + timedelta(hours=hour):%Y-%m-%dT%H:00Z},p4d.24xlarge,us-east-1,{4 if hour < 1000 else 3}"
+        for hour in range(1440)
+    ]
     (made / "usage.csv").write_text("hour_utc,instance_type,region,count\n" + "\n".join(lines) + "\n")
     (made / "rates.csv").write_text(RATES)
     return made
@@ -66,7 +74,11 @@ def test_the_json_has_the_keys_of_the_design_first_and_money_as_decimal_text(run
     assert action["what"].startswith("reserve 3 p4d.24xlarge in us-east-1")
     low, high = map(Decimal, action["saving_range"])
     saving = Decimal(action["saving_per_month"])
-    assert low <= saving <= high and saving == round(3 * (Decimal("21.957642") - Decimal("13.8")) * 730, 2) and saving.as_tuple().exponent == -2
+    assert (
+        low <= saving <= high
+        and saving == round(3 * (Decimal("21.957642") - Decimal("13.8")) * 730, 2)
+        and saving.as_tuple().exponent == -2
+    )
     assert action["risks"] and action["how"] and action["break_even"]["utilization_ratio"] == pytest.approx(0.6285, abs=1e-4)
     assert record["together"]["saving_per_month"] == action["saving_per_month"]
     assert record["partial"] is False and record["known_hours"] == 1440
@@ -81,7 +93,12 @@ def test_the_list_is_readable_at_80_columns_and_a_card_has_the_evidence(run) -> 
     stop = next(line.split()[0].rstrip("*+") for line in lines if " stop " in line and line[0].isdigit())
     for words in (("show", stop), ("--why", stop)):
         card = run(*words, *LEDGER)
-        assert "lazy-1" in card.out and "Evidence" in card.out and "Break-even" in card.out and "What would make it wrong" in card.out
+        assert (
+            "lazy-1" in card.out
+            and "Evidence" in card.out
+            and "Break-even" in card.out
+            and "What would make it wrong" in card.out
+        )
         assert "aws ec2 stop-instances" in card.out and "utilization ratio" in card.out
         commands = [line for line in card.out.splitlines() if not line.startswith("      ")]
         assert all(len(line) <= 120 for line in commands)
@@ -100,8 +117,13 @@ def test_what_would_be_is_shown_beside_what_is(run, home: Path) -> None:  # noqa
     assert "What if: demand of everything x 2" in done.out and "What if: on_demand prices of everything x 0.8" in done.out
     assert "AS IT IS" in done.out and "WHAT IF" in done.out and all(len(line) <= 80 for line in done.out.splitlines())
     record = run(*FILES, "--what-if", "cheap.toml", "--json").json()
-    assert record["what_if"]["changes"] and record["what_if"]["pairs"][0]["saving_per_month"] == record["actions"][0]["saving_per_month"]
-    assert Decimal(record["what_if"]["spend_per_month"]) == pytest.approx(Decimal(record["spend_per_month"]) * Decimal("1.6"), abs=1)
+    assert (
+        record["what_if"]["changes"]
+        and record["what_if"]["pairs"][0]["saving_per_month"] == record["actions"][0]["saving_per_month"]
+    )
+    assert Decimal(record["what_if"]["spend_per_month"]) == pytest.approx(
+        Decimal(record["spend_per_month"]) * Decimal("1.6"), abs=1
+    )
 
 
 def test_advice_is_judged_on_later_usage_only(run) -> None:  # noqa: ANN001
@@ -109,14 +131,18 @@ def test_advice_is_judged_on_later_usage_only(run) -> None:  # noqa: ANN001
     assert done.code == 0 and "which the advice did" in done.out and "best in hindsight" in done.out
     judged = run(*FILES, "--to", "2026-11-05", "--judge-on", "usage.csv", "--json").json()["judged"]
     assert judged["from"] == "2026-11-05T00:00:00Z" and judged["known_hours"] == 1440 - 35 * 24
-    assert Decimal(judged["cost_without"]) - Decimal(judged["cost_with"]) == pytest.approx(Decimal(judged["together"]["realised"]), abs=Decimal("0.02"))
+    assert Decimal(judged["cost_without"]) - Decimal(judged["cost_with"]) == pytest.approx(
+        Decimal(judged["together"]["realised"]), abs=Decimal("0.02")
+    )
     late = run(*FILES, "--judge-on", "usage.csv")
     assert late.code == 2 and "tells of no hour after 2026-11-30T00:00Z" in late.err
 
 
 def test_apply_prints_the_exact_calls_and_makes_none(run) -> None:  # noqa: ANN001
     done = run(*FILES, "--apply")
-    assert "purchase_reserved_instances_offering" in done.out and "DryRun = True" in done.out and "InstanceCount = 3" in done.out
+    assert (
+        "purchase_reserved_instances_offering" in done.out and "DryRun = True" in done.out and "InstanceCount = 3" in done.out
+    )
     assert "dry run: nothing was called" in done.err
     assert run(*FILES, "--apply", "--json").json()["dry_run"] is True
 
@@ -164,7 +190,9 @@ def test_a_partial_answer_says_so_and_ends_with_4(run, home: Path) -> None:  # n
     text = (home / "usage.csv").read_text().splitlines()
     (home / "gaps.csv").write_text("\n".join([*text[:300], *text[340:], "2026-10-02T00:00Z,p9.huge,us-east-1,2"]) + "\n")
     done = run("--usage", "gaps.csv", "--rates", "rates.csv")
-    assert done.code == 4 and "40 of 1,440 hours" in done.err and "p9.huge in us-east-1 (on demand) has no known price" in done.err
+    assert (
+        done.code == 4 and "40 of 1,440 hours" in done.err and "p9.huge in us-east-1 (on demand) has no known price" in done.err
+    )
     record = run("--usage", "gaps.csv", "--rates", "rates.csv", "--json").json()
     assert record["partial"] is True and len(record["notes"]) >= 2 and record["actions"]
 
@@ -172,7 +200,13 @@ def test_a_partial_answer_says_so_and_ends_with_4(run, home: Path) -> None:  # n
 def on_a_terminal(home: Path, typed: str, *arguments: str) -> str:
     """What a terminal of 80 columns shows; `typed` goes in where the command asks."""
     master, slave = pty.openpty()
-    env = {**os.environ, "RACKRATE_HOME": str(home), "COLUMNS": "80", "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/none"}
+    env = {
+        **os.environ,
+        "RACKRATE_HOME": str(home),
+        "COLUMNS": "80",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/none",
+    }
     env = {key: value for key, value in env.items() if not key.startswith("AWS_ACCESS") and key != "AWS_PROFILE"}
     process = subprocess.Popen(
         [sys.executable, "-m", "tui.cli", "advise", *arguments], cwd=ROOT, stdin=slave, stdout=slave, stderr=slave, env=env
@@ -224,7 +258,9 @@ def test_aws_is_asked_only_with_leave(run) -> None:  # noqa: ANN001
 def test_what_only_the_user_can_tell_changes_the_advice(run) -> None:  # noqa: ANN001
     files = (*FILES, "--add-catalog", "--kind", "spot", "--json")
     (unknown,), (half,) = (run(*files, *more).json()["actions"] for more in ((), ("--interruptible", "50")))
-    assert unknown["partial"] and not half["partial"] and Decimal(half["saving_per_month"]) < Decimal(unknown["saving_per_month"])
+    assert (
+        unknown["partial"] and not half["partial"] and Decimal(half["saving_per_month"]) < Decimal(unknown["saving_per_month"])
+    )
     assert run(*files, "--interruptible", "0").json()["actions"] == []
     need = run(*FILES, "--need", "2", "p5.48xlarge", "us-east-1", "2026-12-10", "2026-12-17", "--kind", "capacity_block")
     assert "2 x p5.48xlarge in us-east-1: no capacity block price is known" in need.err

@@ -84,7 +84,9 @@ def _asked(arguments: argparse.Namespace) -> _Asked:
     words, show = arguments.words, arguments.why
     if words:
         if words[0] != "show" or len(words) != 2 or not words[1].isdecimal() or show is not None:
-            raise WrongUsage(f"`rackrate advise {fmt.clean(' '.join(words))}`: write `rackrate advise show N`, or no word at all.")
+            raise WrongUsage(
+                f"`rackrate advise {fmt.clean(' '.join(words))}`: write `rackrate advise show N`, or no word at all."
+            )
         show = int(words[1])
     for name in ("top", "days", "idle_days"):
         value = getattr(arguments, name)
@@ -102,9 +104,7 @@ def _asked(arguments: argparse.Namespace) -> _Asked:
     return _Asked(tuple(arguments.kind) or KINDS, show, arguments.top or LISTED, min(width, 120))
 
 
-def _case(
-    context: Context, arguments: argparse.Namespace, pricing: Pricing, now: datetime
-) -> tuple[Case, ExitCode, list[str]]:
+def _case(context: Context, arguments: argparse.Namespace, pricing: Pricing, now: datetime) -> tuple[Case, ExitCode, list[str]]:
     """The evidence, the prices and the terms; what could not be reached."""
     from pricing.advice import Case
     from pricing.demand import with_clouds

@@ -42,7 +42,8 @@ def apply(arguments: argparse.Namespace, case: Case, advice: Advice, show: int |
 def _steps(advice: Advice, place: int, width: int) -> Iterator[str]:
     action = advice.actions[place]
     yield from advice_text.wrapped(f"{place + 1}. {action.what}", width, "   ")
-    yield f"   saves {advice_text.money(action.saving_per_month, whole=False)} a month ({advice_text.span(*action.saving_range)})"
+    saving = advice_text.money(action.saving_per_month, whole=False)
+    yield f"   saves {saving} a month ({advice_text.span(*action.saving_range)})"
     yield from advice_text.commands(action, width)
     for call in action.calls:
         yield from advice_text.call_lines(call, width)

@@ -59,4 +59,4 @@ def make(action: Action, profile: str | None, session: AwsSession | None = None)
             )
         for wish, offering in planned:
             bought = buy(aws, offering, wish)
-            yield f"bought {wish.count} x {wish.instance_type}: reservation {bought}; write it into terms.toml, or `rackrate owned`"
+            yield f"bought {wish.count} x {wish.instance_type}: reservation {bought}; `rackrate prices owned` takes it over"

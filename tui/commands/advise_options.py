@@ -1,4 +1,4 @@
-"""What the user tells `advise` that no evidence can: how much bears interruptions, dated needs, spot history, terms and payments.
+"""What the user tells `advise` that no evidence can: what bears interruptions, dated needs, spot history, terms, payments.
 
 Invariant: what is not told is left out, never assumed here; the advice says what it assumes instead.
 """
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from pricing.advice import Need
     from pricing.catalog import Catalog
 
-LARGEST = {"interruptible": 100.0, "changeover": 1000.0, "checkpoint": 1000.0, "deadline": 1e6, "stored_gb": 1e9, "transfer_gb": 1e9}
+LARGEST = {
+    "interruptible": 100.0,
+    "changeover": 1000.0,
+    "checkpoint": 1000.0,
+    "deadline": 1e6,
+    "stored_gb": 1e9,
+    "transfer_gb": 1e9,
+}
 ZERO_ALLOWED = ("interruptible", "stored_gb", "transfer_gb")
 
 
@@ -33,7 +40,9 @@ def options(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str, 
         "changeover": "changeover_hours", "checkpoint": "checkpoint_hours", "payment": "payment", "stored_gb": "stored_gb",
         "transfer_gb": "transfer_gb_per_month",
     }  # fmt: skip
-    told |= {key: getattr(arguments, name) * factor for name, (key, factor) in shares.items() if getattr(arguments, name) is not None}
+    told |= {
+        key: getattr(arguments, name) * factor for name, (key, factor) in shares.items() if getattr(arguments, name) is not None
+    }
     told |= {key: getattr(arguments, name) for name, key in plain.items() if getattr(arguments, name) is not None}
     if arguments.longest_term:
         told["longest_term_months"] = 12 * arguments.longest_term
@@ -44,7 +53,7 @@ def options(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str, 
 
 
 def _asked_of_aws(arguments: argparse.Namespace) -> list[Any]:
-    """Cost Explorer's recommendations of all three look-backs, for the term and payment that were chosen, else a year without upfront."""
+    """Cost Explorer's, of all three look-backs; for the term and payment that were chosen, else a year without upfront."""
     from tui.commands.recommended import aws_recommendations
 
     term, payment = str(arguments.longest_term or 1), (arguments.payment or "no_upfront").partition("_")[0]
@@ -65,7 +74,9 @@ def _history(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str,
     found: dict[str, Any] = {"spot_history": Market(reading.fetches)} if reading.fetches else {}
     if reading.traces:
         found["availability"], _ = availability_history(reading.traces)
-    notes = [f"{fmt.clean(arguments.spot_history)}: {len(reading.traps)} things of note in it (`rackrate backtest spot` tells them)."]
+    notes = [
+        f"{fmt.clean(arguments.spot_history)}: {len(reading.traps)} things of note in it (`rackrate backtest spot` tells them)."
+    ]
     return found, notes if reading.traps else []
 
 

@@ -62,7 +62,12 @@ def test_a_dry_run_that_would_have_sold_passes_and_one_that_is_refused_says_why(
 
 def test_a_purchase_is_made_once_and_a_broken_answer_is_never_tried_again() -> None:
     aws = Aws()
-    aws.lay("ec2", BUY, {"ReservedInstancesId": "ri-9"}, {"ReservedInstancesOfferingId": "off-1", "InstanceCount": 3, "DryRun": False})
+    aws.lay(
+        "ec2",
+        BUY,
+        {"ReservedInstancesId": "ri-9"},
+        {"ReservedInstancesOfferingId": "off-1", "InstanceCount": 3, "DryRun": False},
+    )
     assert buy(aws.session, OFFERING, WISH) == "ri-9"
     aws.refuse("ec2", BUY, "InternalError", "later", 500)
     with pytest.raises(SourceFault, match="Whether it was bought is not known"):
