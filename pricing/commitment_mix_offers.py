@@ -21,7 +21,7 @@ from pricing import advice_spot
 from pricing.advice import Case
 from pricing.calendar import milliseconds
 from pricing.commitment_mix import Limit, Option, Pool, Problem, normalised_units, run
-from pricing.commitment_mix_owned import CENT, active, cloud_of, held_of
+from pricing.commitment_mix_owned import CENT, active, cloud_of, held_of, labelled, paid_on_demand
 from pricing.commitments import Held as HeldCount
 from pricing.commitments import Recommendation, recommend
 from pricing.demand import DemandKey
@@ -91,12 +91,13 @@ def mix_of(case: Case) -> Mix | None:
 
 
 def _mix_of(case: Case) -> Mix | None:
-    keys = [key for key in case.demand.counts if case.card.on_demand(key) is not None and case.demand.committable(key).any()]
+    keys = [key for key in case.demand.counts if case.card.on_demand(key) is not None and paid_on_demand(case, key).any()]
     if not keys:
         return None
     notes: list[str] = []
     pools = [_pool(case, key, notes) for key in keys]
-    series = np.array([case.demand.committable(key) for key in keys])
+    notes += [f"{key}: {_sure(case, key)}" for key in keys if labelled(case, key).any()]
+    series = np.array([paid_on_demand(case, key) for key in keys])
     owned = held_of(case, keys, [pool.list_price for pool in pools])
     offers = [*_reservations(case, keys, pools), *_plans(case, keys, pools)]
     problem = Problem.of(pools, series, [offer.option for offer in offers], owned)
@@ -120,6 +121,14 @@ def _pool(case: Case, key: DemandKey, notes: list[str]) -> Pool:
             f"less than the cheapest committed rate (${float(cheaper):.4f})."
         )
     return Pool(str(key), list_price, price)
+
+
+def _sure(case: Case, key: DemandKey) -> str:
+    nodes = float(labelled(case, key).mean())
+    return (
+        f"{nodes:.1f} of its nodes say that they are reserved or in a savings plan, but none is known (terms.toml): "
+        "nothing is advised for them."
+    )
 
 
 def _committed(case: Case, key: DemandKey) -> list[Rate]:
@@ -214,7 +223,7 @@ def _best_way(
     case: Case, keys: Sequence[DemandKey], pools: Sequence[Pool], ways: Mapping[tuple[str, str | None], dict[int, Rate]]
 ) -> tuple[tuple[str, str | None], dict[int, Rate]] | None:
     """The way that saves most on the average hour, of the best term of the type that runs most."""
-    weight = [float(case.demand.committable(key).mean()) for key in keys]
+    weight = [float(paid_on_demand(case, key).mean()) for key in keys]
     most = max((place for rates in ways.values() for place in rates), key=lambda place: weight[place] * float(pools[place].price))
     best = _best(case, [rates[most] for rates in ways.values() if most in rates])
     if best is None:

@@ -16,6 +16,7 @@ from pricing.calendar import milliseconds
 from pricing.commitment_mix import Held, Option, Pool, Problem, run
 from pricing.demand import DemandKey
 from pricing.owned import Commitment, Place
+from pricing.rate_card import TERM_MONTHS
 
 CENT = Fraction(1, 1000)
 """Savings plans are bought in tenths of a cent."""
@@ -65,13 +66,25 @@ def _plan_rate(case: Case, plan: Commitment, key: DemandKey, list_price: Fractio
     return rate
 
 
+def labelled(case: Case, key: DemandKey) -> np.ndarray:
+    """Nodes that say they are reserved or in a savings plan, where no known commitment covers them: float64 (known hours,)."""
+    if any(covers(case, one, key) for one in active(case)):
+        return np.zeros(case.demand.known_hours)
+    return sum((case.demand.of(key, purchase) for purchase in TERM_MONTHS), np.zeros(case.demand.hours))[case.demand.known]
+
+
+def paid_on_demand(case: Case, key: DemandKey) -> np.ndarray:
+    """Nodes that commitments could cover, owned ones too: float64 (known hours,)."""
+    return np.maximum(case.demand.committable(key) - labelled(case, key), 0.0)
+
+
 def uncovered(case: Case) -> dict[DemandKey, np.ndarray]:
     """Nodes paid on demand: float64 (known hours,), of each key with a known on-demand rate and such hours."""
     priced = {key: rate.usd_per_hour for key in case.demand.counts if (rate := case.card.on_demand(key)) is not None}
     keys = list(priced)
     if not keys or not case.demand.known_hours:
         return {}
-    series = np.array([case.demand.committable(key) for key in keys])
+    series = np.array([paid_on_demand(case, key) for key in keys])
     held = held_of(case, keys, list(priced.values()))
     problem = Problem(tuple(Pool(str(key), price, price) for key, price in priced.items()), series, tuple(held))
     left = run(problem, [one.amount for one in held], series).left if held else series

@@ -221,3 +221,18 @@ def test_gaps_in_the_evidence_are_no_idle_hours() -> None:
     counts = {P4D: np.where(known, 4.0, 0.0)}
     (action,) = advice_commit.actions(case(replace(used, known=known, counts=counts), usual(keys=[P4D])))
     assert action.saving_per_month == pytest.approx(4 * 730 * float(ON_DEMAND[P4D]) * 0.37, rel=1e-12)
+
+
+def test_nodes_that_say_they_are_reserved_are_not_reserved_again() -> None:
+    used = demand({P4D: flat(4)}, bought={P4D: {"reserved_1y": flat(3), "on_demand": flat(1)}})
+    given = case(used, usual(keys=[P4D]))
+    (action,) = advice_commit.actions(given)
+    assert action.what.startswith("reserve 1 p4d")
+    assert any("3.0 of its nodes say" in note for note in advice_commit.notes(given))
+    known = case(used, usual(keys=[P4D]), Terms(commitments=(owned("ri", 2),)))
+    assert advice_commit.actions(known)[0].what.startswith("reserve 2 p4d"), "what terms.toml tells counts"
+
+
+@pytest.mark.parametrize("rates", [{}, {P4D: [committed("reserved_1y", 1)]}, {P4D: [on_demand(1), committed("reserved_1y", 2)]}])
+def test_without_a_price_or_a_cheaper_one_there_is_nothing_to_commit_to(rates: dict) -> None:  # type: ignore[type-arg]
+    assert advice_commit.actions(case(demand({P4D: flat(4)}), rates)) == []

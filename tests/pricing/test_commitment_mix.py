@@ -206,3 +206,39 @@ def test_a_year_of_a_thousand_nodes_in_dozens_of_pools_is_near_its_bound() -> No
     offers.append(Option("sp", "savings_plan", {i: one.price * F(70 + i, 100) for i, one in enumerate(many)}, F(1), F(1, 1000)))
     found = cheapest(Problem.of(many, counts, offers))
     assert found.gap < 0.01 and found.cost < found.cost_of_nothing * F(8, 10)
+
+
+def whole_program(problem: Problem) -> float:
+    """The same linear program written out hour by hour, without groups or closed forms."""
+    from scipy.optimize import linprog
+
+    options, hours, count = problem.options, problem.counts.shape[1], len(problem.pools)
+    width = len(options) + hours * count * (1 + len(options))
+    costs, rows, most = np.zeros(width), [], []
+    costs[: len(options)] = [float(one.cost) * problem.hours for one in options]
+    for hour in range(hours):
+        base = len(options) + hour * count * (1 + len(options))
+        for pool in range(count):
+            costs[base + pool] = float(problem.pools[pool].price) * problem.weights[hour]
+            row = np.zeros(width)
+            row[[base + pool, *(base + count * (1 + place) + pool for place, one in enumerate(options) if pool in one.use)]] = -1
+            rows.append(row)
+            most.append(-problem.counts[pool, hour])
+        for place, one in enumerate(options):
+            row = np.zeros(width)
+            row[place] = -1
+            for pool, use in one.use.items():
+                row[base + count * (1 + place) + pool] = float(use)
+            rows.append(row)
+            most.append(0.0)
+    return float(linprog(costs, A_ub=np.array(rows), b_ub=most).fun)
+
+
+def test_the_bound_over_groups_of_hours_lies_below_the_program_over_all_hours_and_meets_it() -> None:
+    counts = np.random.default_rng(1).integers(0, 7, (3, 25)).astype(float)
+    problem = Problem.of(pools(), counts, OFFERS)
+    optimum = whole_program(problem)
+    coarse, fine = cheapest(problem, groups=4, rounds=1), cheapest(problem)
+    assert coarse.bound <= optimum + 1e-6 <= float(coarse.cost) + 2e-6
+    assert fine.bound == pytest.approx(optimum, rel=1e-6)
+    assert float(fine.cost) <= optimum * 1.01, "whole reservations cost a little more than broken ones"
