@@ -13,8 +13,10 @@ import random
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
@@ -210,6 +212,7 @@ def bench_philly(folder: Path) -> None:
     print(
         f"  {'advised on':<12} {'later h':>8} {'bought':>7} {'promised':>12} {'saved':>12} {'hindsight':>12}   the clouds' rule"
     )
+    sums: dict[str, Fraction] = defaultdict(Fraction)
     for days in (21, 28, 35, 42, 49, 56, 63):
         at = whole.start + timedelta(days=days)
         case = Case(whole.between(whole.start, at), card, at)
@@ -219,12 +222,13 @@ def bench_philly(folder: Path) -> None:
             print(f"  {at:%Y-%m-%d}   nothing advised")
             continue
         rule = ", ".join(f"{days} d: {count}, ${float(saved):,.0f}" for days, (count, saved) in found.look_backs.items())
-        figures = (found.together.advised, found.together.realised, found.hindsight or 0)
-        print(
-            f"  {at:%Y-%m-%d}   {found.later.known_hours:>8} {found.count:>7} "
-            + " ".join(f"{float(one):>12,.0f}" for one in figures)
-            + f"   {rule}"
-        )
+        figures = (found.together.advised, found.together.realised, found.hindsight or Fraction(0))
+        told = " ".join(f"{float(one):>12,.0f}" for one in figures)
+        print(f"  {at:%Y-%m-%d}   {found.later.known_hours:>8} {found.count:>7} {told}   {rule}")
+        sums["advice"] += found.together.realised
+        sums["best in hindsight"] += figures[2]
+        sums["look back 7 days"] += found.look_backs[7][1]
+    print("  in all: " + ", ".join(f"{name} ${float(amount):,.0f}" for name, amount in sums.items()))
 
 
 def main(arguments: list[str]) -> None:
