@@ -205,7 +205,7 @@ class _Program:
         self, problem: Problem, coupled: Sequence[int], options: Sequence[int], parts: _Groups, apart: Sequence[Fraction]
     ) -> None:
         means, weights = parts.means, parts.weights
-        self.groups, self.size = len(weights), 0
+        self.groups = len(weights)
         self._rows: list[np.ndarray] = []
         self._columns: list[np.ndarray] = []
         self._values: list[np.ndarray] = []
@@ -215,20 +215,31 @@ class _Program:
         self._count = 0
         column = {place: number for number, place in enumerate(options)}
         self._pools(problem, coupled, means, weights)
-        for number, held in enumerate(problem.owned):
+        for held in problem.owned:
             self._option(problem, coupled, held.option, None, held.amount)
         for place in options:
             self._option(problem, coupled, problem.options[place], column[place], None)
         self._limits(problem.limits, column, apart)
-        self.most = np.concatenate(self._most)
-        self.place = np.concatenate(self._rows), np.concatenate(self._columns)
-        self.values = np.concatenate(self._values)
-        self.prices = np.concatenate(self._prices)
+        self._scaled(max(float(problem.pools[pool].price) for pool in coupled), [problem.options[place] for place in options])
         self.fixed = sum(
             float(held.option.cost * held.amount) * float(weights.sum())
             for held in problem.owned
             if set(held.option.use) & set(coupled)
         )
+
+    def _scaled(self, money: float, options: Sequence[Option]) -> None:
+        """Plans are counted in units of a node's price, rows and costs by their largest figure: the solver's tolerances are
+        absolute, and prices may be fractions of a cent."""
+        rows, columns = np.concatenate(self._rows), np.concatenate(self._columns)
+        self._scale = np.ones(self._width)
+        self._scale[: self._options] = [money if one.kind == "savings_plan" else 1.0 for one in options]
+        values, most = np.concatenate(self._values) * self._scale[columns], np.concatenate(self._most)
+        largest = np.zeros(len(most))
+        np.maximum.at(largest, rows, np.abs(values))
+        self.values, self.place, self.most = values / largest[rows], (rows, columns), most / largest
+        prices = np.concatenate(self._prices) * self._scale
+        self._top = float(prices.max())
+        self.prices = prices / self._top
 
     @property
     def width(self) -> int:
@@ -244,7 +255,9 @@ class _Program:
 
         options = self._options
         least, most = np.zeros(self._width), np.full(self._width, np.inf)
-        least[:options], most[:options] = (0.0 if low is None else low), (np.inf if high is None else high)
+        scale = self._scale[:options]
+        least[:options] = 0.0 if low is None else low / scale
+        most[:options] = np.inf if high is None else high / scale
         integral = np.zeros(self._width)
         integral[:options] = 0 if whole is None else whole == 1
         rows = coo_matrix((self.values, self.place), shape=(len(self.most), self._width)).tocsr()
@@ -254,7 +267,7 @@ class _Program:
         )  # fmt: skip
         if found.x is None:  # it cannot be infeasible or unbounded: a numerical failure is answered with nothing
             return np.zeros(options), -np.inf
-        return found.x[:options], float(found.fun) + self.fixed
+        return found.x[:options] * scale, float(found.fun) * self._top + self.fixed
 
     def _add(self, rows: np.ndarray, columns: np.ndarray, value: float) -> None:
         self._rows.append(rows)
