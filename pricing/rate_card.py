@@ -7,6 +7,7 @@ cheapest; what a commitment costs is amortised over its term exactly.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -21,6 +22,7 @@ from pricing.instances import InstanceType, name_key
 from pricing.lookup import region_key
 from pricing.money import PerHour
 from pricing.offers import PURCHASES, Offer
+from pricing.owned import Commitment
 from pricing.pricebook_rows import PAYMENTS
 from pricing.terms import Terms
 
@@ -54,6 +56,25 @@ class Rate(NamedTuple):
     @property
     def term_hours(self) -> int | None:
         return None if self.term_months is None else self.term_months * HOURS_PER_MONTH
+
+
+def in_dollars(terms: Terms, now: datetime) -> tuple[Terms, list[str]]:
+    """The terms with every commitment in USD at the exchange rate of `now`; those without a rate are left out and named."""
+    kept: list[Commitment] = []
+    notes = []
+    for one in terms.commitments:
+        steps = terms.exchange.steps(one.currency, "USD")
+        rate = None if steps is None else price_steps.value_at(steps, milliseconds(now))
+        if rate is None:
+            why = terms.exchange.why_not(one.currency, "USD").replace("the report", "the advice")
+            notes.append(f"commitment {one.id} is in no advice. {why}.")
+        elif one.currency == "USD":
+            kept.append(one)
+        else:
+            rates = {name: price * rate for name, price in one.rates.items()}
+            told = replace(one, cost_per_hour=one.cost_per_hour * rate, upfront=one.upfront * rate, rates=rates, currency="USD")
+            kept.append(told)
+    return replace(terms, commitments=tuple(kept)), notes
 
 
 class RateCard(Protocol):

@@ -156,7 +156,7 @@ def _mark(share: Fraction | None) -> str:
 def headline(advice: Advice, case: Case) -> str:
     demand = case.demand
     if not demand.known_hours:
-        return "No advice yet: the ledger holds nothing. Run `rackrate sync` for some days, or give --usage FILE."
+        return "No advice yet: the ledger tells of no whole hour. Run `rackrate sync` for some days, or give --usage FILE."
     spend = (
         "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -14,8 +15,9 @@ from pricing.contracts import Discount
 from pricing.demand import DemandKey
 from pricing.errors import AdviceFileError
 from pricing.pricebook_read import Current
-from pricing.rate_card import CatalogCard, FileCard, LayeredCard, RateCard, read_rates
+from pricing.rate_card import CatalogCard, FileCard, LayeredCard, RateCard, in_dollars, read_rates
 from pricing.terms import Terms
+from tests.support.advising import reservation
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 P3 = DemandKey("aws", "us-east-1", "p3.16xlarge")
@@ -186,3 +188,16 @@ def test_a_price_book_tells_each_way_to_pay() -> None:
         ("all_upfront", Fraction("14.6")), ("partial_upfront", Fraction("14.9")), ("no_upfront", Fraction("15.5")),
     ]  # fmt: skip
     assert found[0].upfront == Fraction("14.6") * 8760 and found[0].hourly == 0 and found[2].hourly == Fraction("15.5")
+
+
+def test_commitments_in_other_currencies_are_told_in_dollars_or_named() -> None:
+    yuan = replace(reservation(2, "70"), currency="CNY", upfront=Fraction(700))
+    terms = terms_file.parse({"currency": {"CNY": [{"from": date(2026, 1, 1), "usd": "0.14"}]}})
+    terms = replace(terms, commitments=(yuan, reservation(1, "12", id="usd")))
+    told, notes = in_dollars(terms, NOW)
+    assert [(one.id, one.cost_per_hour, one.upfront, one.currency) for one in told.commitments] == [
+        ("r", Fraction("9.8"), Fraction(98), "USD"), ("usd", 12, 0, "USD"),
+    ]  # fmt: skip
+    assert notes == []
+    told, notes = in_dollars(Terms(commitments=(yuan,)), NOW)
+    assert told.commitments == () and "commitment r is in no advice" in notes[0] and "no exchange rate" in notes[0]

@@ -245,7 +245,7 @@ def test_a_ledger_that_holds_nothing_yet_is_no_error(run, tmp_path: Path, monkey
     write_config(tmp_path, "")
     monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
     done = run("--no-sync")
-    assert done.code == 4 and "No advice yet: the ledger holds nothing" in done.out
+    assert done.code == 4 and "No advice yet: the ledger tells of no whole hour" in done.out
     record = run("--no-sync", "--json").json()
     assert record["actions"] == [] and record["from"] is None and record["partial"] is True
 

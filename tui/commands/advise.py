@@ -108,26 +108,27 @@ def _case(context: Context, arguments: argparse.Namespace, pricing: Pricing, now
     """The evidence, the prices and the terms; what could not be reached."""
     from pricing.advice import Case
     from pricing.demand import with_clouds
+    from pricing.rate_card import in_dollars
+    from tui.commands import advise_options
 
     demand, fleet, code, notes = _evidence(context, arguments, now)
     if not demand.known_hours and (arguments.usage or arguments.start or arguments.end):
         where = fmt.clean(arguments.usage or "the ledger")
         raise WrongUsage(f"{where} tells of no hour in that range: there is nothing to advise on. Check --from and --to.")
-    card = _card(context, arguments, pricing, now)
-    seen = min(now, demand.end) if demand.known_hours else now
-    if arguments.usage and now - demand.end > OLD:
-        notes.append(f"The usage ends on {demand.end:%Y-%m-%d}: the advice is as of then, at the prices of now.")
-    from tui.commands import advise_options
-
     demand = with_clouds(demand, pricing.catalog)
     told, more = advise_options.options(arguments, pricing.catalog)
+    terms, left_out = in_dollars(pricing.terms, now)
     if fleet is not None and not arguments.no_sync:
         from tui.advise_jobs import told_by_nodes
 
         told["jobs"] = told_by_nodes(context, demand, fleet)
-    needs = advise_options.needs(arguments, pricing.catalog)
-    case = Case(demand, card, seen, pricing.terms, fleet, needs, arguments.deadline, told)
-    return case, code, [*notes, *more]
+    if arguments.usage and now - demand.end > OLD:
+        notes.append(f"The usage ends on {demand.end:%Y-%m-%d}: the advice is as of then, at the prices of now.")
+    case = Case(
+        demand, _card(context, arguments, pricing, now), min(now, demand.end) if demand.known_hours else now, terms, fleet,
+        advise_options.needs(arguments, pricing.catalog), arguments.deadline, told,
+    )  # fmt: skip
+    return case, code, [*notes, *more, *left_out]
 
 
 def _evidence(
