@@ -4,7 +4,7 @@ Invariant: each purchase saves on the evidence, after those told before it; thei
 plan. Nothing is advised on less than a week of evidence.
 
 The plan is the cheapest one (`commitment_mix_lp`) within what the sizing rule would hold (`commitments.recommend`); what would
-have been best in hindsight stands beside it as evidence. The range is that of the look-back windows and of each four weeks.
+have been best in hindsight stands beside it as evidence. The range is that of the look-back windows and of each week (each four weeks, in half a year and more).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pricing.demand import DemandKey
 LEAST_DAYS = 7
 ENOUGH_DAYS = 30
 LOOK_BACKS = (7, 30, 60)
-BLOCK_DAYS = 28
+BLOCK_DAYS, MANY_BLOCKS = 28, 6
 MANY = 5
 """Purchases that share pools: beyond, what each of them saves is split by floats, and only their sum is exact."""
 
@@ -173,10 +173,10 @@ def _ratio(mix: Mix, part: _Part) -> Fraction:
 
 
 def _range(case: Case, part: _Part) -> tuple[Fraction, Fraction]:
-    """The least and the most of the look-back windows and of each four weeks, USD a month."""
+    """The least and the most of the look-back windows and of each week (of each four, where there are many), USD a month."""
     hours = part.by_hour
     windows = [hours[-24 * days :] for days in LOOK_BACKS if len(hours) >= 24 * days]
-    block = 24 * BLOCK_DAYS
+    block = 24 * (BLOCK_DAYS if len(hours) >= 24 * MANY_BLOCKS * BLOCK_DAYS else 7)
     windows += [hours[start : start + block] for start in range(0, len(hours) - block + 1, block)]
     means = [float(window.mean()) * HOURS_PER_MONTH for window in windows] or [float(part.saving)]
     return Fraction(round(min(means) * 100), 100), Fraction(round(max(means) * 100), 100)
