@@ -35,9 +35,9 @@ class Verdict:
     saving_ratio: float
     standard_error: float | None
     """Clustered; None with a single cluster."""
-    standard_error_naive: float | None
     on_demand_hours: float
     spot_hours: float
+    standard_error_naive: float | None
     billed_on_demand_hours: float
     billed_spot_hours: float
     cost: float

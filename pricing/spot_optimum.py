@@ -15,7 +15,8 @@ import numpy as np
 from pricing.spot import AVAILABLE, Array, Job
 from pricing.spot_backtest import Outcome
 
-MOST_SLACKS = 12_000
+MOST_SLACKS, FINE_SLACKS = 5_000, 1_000
+"""Of the exact solution; of the bound."""
 RUNS_AT_ONCE = 64
 NEVER = 2**62
 
@@ -55,7 +56,7 @@ def _units(job: Job, ticks: int) -> tuple[_Units, bool]:
     unit = gcd(job.tick_ms, job.changeover_ms)
     exact = slack_ms <= unit * MOST_SLACKS
     if not exact:
-        finest = max(1, slack_ms // MOST_SLACKS)
+        finest = max(1, slack_ms // FINE_SLACKS)
         parts = next(parts for parts in range(max(1, job.tick_ms // finest), 0, -1) if job.tick_ms % parts == 0)
         unit = job.tick_ms // parts
     width, bits = slack_ms // unit + 1, (ticks + 1).bit_length()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from pricing.errors import HistoryError, SpotJobError
 from pricing.market_read import documents
 from pricing.market_traces import Trace, is_trace, read_trace, stitched_ticks
 from pricing.market_traps import Trap, trap
-from pricing.spot import AVAILABLE, UNKNOWN, Array, Job
+from pricing.spot import UNKNOWN, Array, Job
 from pricing.spot_backtest import Worlds
 
 KNOWN_SOURCES = (re.compile(r"data/real/ping_based/"), re.compile(r"data/real/availability/"))
@@ -77,7 +76,7 @@ def read_traces(
             raise HistoryError(f"{path}: no such file or folder.")
         for name, document in documents(path, found.traps, wanted):
             files += 1
-            _take(found, seen, name, document, available)
+            _take(found, seen, name, document, available, (path if path.is_dir() else path.resolve().parent).name)
             if on_progress is not None:
                 on_progress(files, name)
     if not found.traces:
@@ -85,7 +84,10 @@ def read_traces(
     return found
 
 
-def _take(found: TraceSet, seen: set[tuple[object, ...]], name: str, document: Any, available: int | None) -> None:  # noqa: ANN401
+def _take(
+    found: TraceSet, seen: set[tuple[object, ...]], name: str, document: Any, available: int | None, folder: str  # noqa: ANN401
+) -> None:  # fmt: skip
+    """`folder`: what windows that are called by a number alone belong to."""
     if not is_trace(document):
         found.traps.append(trap("not_history", name, None, "is no availability trace (metadata and data); it is left out."))
         return
@@ -101,6 +103,8 @@ def _take(found: TraceSet, seen: set[tuple[object, ...]], name: str, document: A
     found.traps += (one for one in traps if one.kind != "local_time")
     if trace is None:
         return
+    if trace.place.isdecimal():
+        trace = replace(trace, place=folder)
     key = (trace.place, trace.first_tick, trace.start_ms, name.rsplit("/", 1)[-1], trace.states)
     if key not in seen or "/" not in name:
         seen.add(key)
@@ -193,12 +197,10 @@ def _moment(trace: Trace, first: int) -> int:
 
 
 def states_of(traces: Sequence[Trace]) -> list[tuple[Array, float]]:
-    """(states, hours of a tick) for fitting: windows without a date as one trace a place; where contradictory, unknown."""
-    whole, _ = stitched_ticks(traces)
-    return [(np.frombuffer(one.states, np.uint8), float(Fraction(one.gap_seconds) / 3600)) for one in whole]
-
-
-def availability(states: Array) -> float | None:
-    """The share of the known ticks; None where none is known."""
-    known = int((states != UNKNOWN).sum())
-    return float((states == AVAILABLE).sum() / known) if known else None
+    """(states, hours of a tick) for fitting: windows that tell their place in a trace come together, the others stand alone."""
+    firsts: dict[str, set[int]] = {}
+    for one in traces:
+        firsts.setdefault(one.place, set()).add(one.first_tick)
+    alone = [one for one in traces if len(firsts[one.place]) == 1]
+    whole, _ = stitched_ticks([one for one in traces if len(firsts[one.place]) > 1])
+    return [(np.frombuffer(one.states, np.uint8), float(one.gap_seconds / 3600)) for one in (*alone, *whole)]

@@ -107,6 +107,7 @@ def _models(
     arguments: argparse.Namespace, traces: Sequence[Trace], worlds: Worlds, line: LiveLine
 ) -> SpotModel | dict[int, SpotModel]:
     """The model of our own policy: the one that ships, or fitted."""
+    from pricing.errors import PricingError
     from pricing.spot_hazard import SHIPPED, fit
     from pricing.spot_judge import leave_one_out
     from pricing.spot_traces import read_traces, states_of
@@ -123,6 +124,8 @@ def _models(
         line.tell("fitting on all zones but one")
         by_zone = {zone: states_of([one for one in traces if one.place == zone]) for zone in worlds.zones}
         return leave_one_out(worlds.zones, by_zone)
+    except PricingError:
+        raise
     except ValueError as error:
         raise WrongUsage(f"Nothing can be fitted: {error}.") from None
 
