@@ -80,8 +80,7 @@ def recommend(
     `history`: float (hours,), nodes running in each hour (time-weighted), oldest first; the last hour is the one before now.
     `known`: bool (hours,), hours that the evidence tells of (default: all). `rate`: per node-hour of the commitment, upfront
     amortised. `alternative`: what an uncovered node-hour really costs, where that is less than `on_demand` (a mix of spot).
-    `policy`: see
-    commitments_policies. PricingError: a rate that is none, a history that is no list of counts; UnknownPolicy.
+    `policy`: a name of commitments_policies. PricingError: a rate that is none, a history that is no list of counts.
     """
     alternative = on_demand if alternative is None else min(alternative, on_demand)
     _check(history, known, rate, alternative, term_days)
@@ -121,7 +120,8 @@ def _check(history: np.ndarray, known: np.ndarray | None, rate: Fraction, altern
         raise PricingError(f"A term of {term_days} days: it must be 1 day or more.")
     if np.ndim(history) != 1 or (known is not None and np.shape(known) != np.shape(history)):
         raise PricingError("The history of a pool must be one count an hour, with as many flags of what is known.")
-    if not np.all(np.asarray(history, float)[slice(None) if known is None else np.asarray(known, bool)] >= 0):
+    counts = np.asarray(history, float) if known is None else np.asarray(history, float)[np.asarray(known, bool)]
+    if not ((counts >= 0) & np.isfinite(counts)).all():
         raise PricingError("The history of a pool holds a count that is none: each known hour must be 0 or more.")
 
 
@@ -158,15 +158,17 @@ def _risks(
 ) -> tuple[str, ...]:
     if not count:
         return ()
-    ratio, used = evidence.rate / evidence.alternative, evidence.utilisation(evidence.owned + count) or 0.0
+    ratio, number = evidence.rate / evidence.alternative, evidence.owned + count
+    used, lately = evidence.utilisation(number) or 0.0, evidence.lately().utilisation(number) or 0.0
+    changed = f" ({_percent(lately)} in the last 60 days)" if abs(lately - used) >= 0.01 else ""
     risks = [
         f"The last of them loses money below {_percent(ratio)} use ({float(HOURS_PER_MONTH * ratio):.0f} hours a month); "
-        f"it would have had {_percent(used)}.",
+        f"it had {_percent(used)}{changed}.",
         f"All are paid for {term_days} days, also when the work moves to other nodes, to spot, or ends, or prices fall.",
     ]
     if term_days > 2 * past.days:
         risks.append(f"The term is {term_days / past.days:.0f} times as long as the {past.days} days known.")
-    numbers = [evidence.owned + count, *told.values()]
+    numbers = [number, *told.values()]
     if max(numbers) - min(numbers) > max(1, 0.1 * numbers[0]):
         words = ", ".join(f"{days} days {number}" for days, number in told.items())
         risks.append(f"Look-back windows disagree with {numbers[0]} (last {words}): the demand changes, or is young.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -29,6 +29,10 @@ class Evidence:
     rate: Fraction
     alternative: Fraction
 
+    def lately(self) -> Evidence:
+        """The last 60 days."""
+        return replace(self, hours=self.hours[-24 * WINDOWS[-1] :])
+
     def utilisation(self, number: int) -> float | None:
         """Share of the hours in which the `number`-th node ran; None where no hour is known."""
         return float(np.clip(self.hours - (number - 1), 0.0, 1.0).mean()) if len(self.hours) else None
@@ -37,7 +41,7 @@ class Evidence:
         """The most of `count` purchases of which each would have paid off, over all hours or over the last 60 days (a pool
         that has grown), and which together save over all hours."""
         always = self._each_pays(count, self.hours)
-        lately = self._each_pays(count, self.hours[-24 * WINDOWS[-1] :])
+        lately = self._each_pays(count, self.lately().hours)
         return _most(always, lately, lambda number: self.saving(number) > 0)
 
     def _each_pays(self, count: int, hours: np.ndarray) -> int:
