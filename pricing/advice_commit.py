@@ -4,13 +4,14 @@ Invariant: each purchase saves on the evidence, after those told before it; thei
 plan. Nothing is advised on less than a week of evidence.
 
 The plan is the cheapest one (`commitment_mix_lp`) within what the sizing rule would hold (`commitments.recommend`); what would
-have been best in hindsight stands beside it as evidence. The range is that of the look-back windows and of each week (each four weeks, in half a year and more).
+have been best in hindsight stands beside it as evidence. The range is that of the look-back windows and of each week (each four
+weeks, in half a year and more).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from math import ceil
@@ -32,6 +33,7 @@ LEAST_DAYS = 7
 ENOUGH_DAYS = 30
 LOOK_BACKS = (7, 30, 60)
 BLOCK_DAYS, MANY_BLOCKS = 28, 6
+HALVINGS = 12
 MANY = 5
 """Purchases that share pools: beyond, what each of them saves is split by floats, and only their sum is exact."""
 
@@ -96,6 +98,8 @@ class _Part:
     covered: np.ndarray
     """float (pools,): node-hours a month that it pays for."""
     used: float | None
+    falls_to: float | None = None
+    """The share of the demand of today at which it no longer pays, if all of it falls alike."""
 
 
 def _parts(mix: Mix, plan: Plan, chosen: Sequence[int]) -> list[_Part]:
@@ -112,13 +116,12 @@ def _parts(mix: Mix, plan: Plan, chosen: Sequence[int]) -> list[_Part]:
     for place, step, (old, new) in zip(order, steps[1:], zip(costs, costs[1:], strict=False), strict=True):
         after = run(mix.problem, mix.problem.amounts(step), mix.series)
         hours = Fraction(HOURS_PER_MONTH, mix.problem.hours)
-        found.append(
-            _Part(
-                mix.offers[place], place, bought[place], (old - new) * hours, before.costs - after.costs,
-                np.maximum((before.left - after.left).mean(axis=1), 0.0) * HOURS_PER_MONTH,
-                after.used[len(mix.problem.owned) + place],
-            )
+        part = _Part(
+            mix.offers[place], place, bought[place], (old - new) * hours, before.costs - after.costs,
+            np.maximum((before.left - after.left).mean(axis=1), 0.0) * HOURS_PER_MONTH,
+            after.used[len(mix.problem.owned) + place],
         )  # fmt: skip
+        found.append(replace(part, falls_to=_falls_to(mix, part, before.left)))
         before = after
     return found
 
@@ -170,6 +173,23 @@ def _ratio(mix: Mix, part: _Part) -> Fraction:
     whole = sum((weights[key] * price[key] for key in weights), Fraction(0))
     paid = sum((weights[key] * rate.usd_per_hour for key, rate in part.offer.rates.items()), Fraction(0))
     return paid / whole if whole else Fraction(1)
+
+
+def _falls_to(mix: Mix, part: _Part, left: np.ndarray) -> float | None:
+    """By bisection. `left`: float (pools, hours), what nothing before it covers."""
+    ratio, amount = float(_ratio(mix, part)), float(part.amount)
+    pools = [pool for pool in part.offer.option.use if part.covered[pool] > 0]
+    use = np.array([float(part.offer.option.use[pool]) for pool in pools])
+
+    def pays(share: float) -> bool:
+        there = np.maximum(left[pools] - (1 - share) * mix.series[pools], 0.0)
+        return float(np.minimum(use @ there, amount).mean()) > ratio * amount
+
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return high if pools else None
 
 
 def _range(case: Case, part: _Part) -> tuple[Fraction, Fraction]:
@@ -265,6 +285,7 @@ def _break_even(case: Case, mix: Mix, part: _Part, ratio: Fraction) -> dict[str,
         "utilization_ratio": round(float(ratio), 4),
         "hours_per_month": round(float(ratio * HOURS_PER_MONTH), 1),
         "date": None if until is None else f"{until:%Y-%m-%d}",
+        "demand_ratio": None if part.falls_to is None else round(part.falls_to, 3),
         "text": "Each node must run at least so many hours a month; running as they did, they have paid the term by the date.",
     }
 
@@ -273,7 +294,8 @@ def _risks(case: Case, mix: Mix, part: _Part, ratio: Fraction) -> tuple[str, ...
     offer, demand = part.offer, case.demand
     ends = case.now + timedelta(days=round(offer.term_months * 365 / 12))
     found = [
-        f"It is paid until {ends:%Y-%m-%d}, used or not: it loses where the use falls below {float(ratio):.0%} of its hours.",
+        f"It is paid until {ends:%Y-%m-%d}, used or not: it loses where it is used in less than {float(ratio):.0%} of its hours"
+        + ("." if part.falls_to is None else f", as it would be if all demand fell to {part.falls_to:.0%} of what it was."),
         f"A price cut of more than {float(1 - ratio):.0%} on demand, or a newer GPU that takes the work, makes it dearer.",
     ]
     if demand.days < ENOUGH_DAYS:

@@ -236,3 +236,12 @@ def test_nodes_that_say_they_are_reserved_are_not_reserved_again() -> None:
 @pytest.mark.parametrize("rates", [{}, {P4D: [committed("reserved_1y", 1)]}, {P4D: [on_demand(1), committed("reserved_1y", 2)]}])
 def test_without_a_price_or_a_cheaper_one_there_is_nothing_to_commit_to(rates: dict) -> None:  # type: ignore[type-arg]
     assert advice_commit.actions(case(demand({P4D: flat(4)}), rates)) == []
+
+
+def test_how_far_demand_may_fall_is_told() -> None:
+    (action,) = advice_commit.actions(case(demand({P4D: flat(10)}), usual(keys=[P4D])))
+    assert action.break_even is not None and action.break_even["demand_ratio"] == pytest.approx(0.63, abs=1e-3)
+    assert "fell to 63% of what it was" in action.risks[0]
+    rates = {P4D: [on_demand(10), committed("savings_plan_1y", "7.2")]}
+    (plan,) = advice_commit.actions(case(demand({P4D: flat(10)}), rates))
+    assert plan.break_even is not None and plan.break_even["demand_ratio"] == pytest.approx(0.72, abs=1e-3)
