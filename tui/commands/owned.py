@@ -256,4 +256,5 @@ def _say_sum(rows: Sequence[dict[str, Any]], whose: str) -> None:
         say(f"({whose}: {len(mine)} active cost {_money(str(total), currency)} an hour, {month} a month, used or not)")
     soon = [row for row in rows if timedelta(days=row["ends_in_days"]) < timedelta(days=30)]
     if soon:
-        say(f"({len(soon)} of them end within 30 days: after that the nodes they cover cost the on-demand price)")
+        ends = "ends" if len(soon) == 1 else "end"
+        say(f"({len(soon)} of them {ends} within 30 days: after that the nodes they cover cost the on-demand price)")
