@@ -44,7 +44,7 @@ class History:
         counts = np.asarray(counts[len(counts) - days * HOURS :], float).reshape(days, HOURS)
         weights = np.ones_like(counts) if known is None else known[len(known) - days * HOURS :].reshape(days, HOURS).astype(float)
         enough = weights.sum(axis=1) >= HOURS / 4
-        counts, weights = counts[enough] * (weights[enough] > 0), weights[enough]
+        counts, weights = np.where(weights > 0, counts, 0.0)[enough], weights[enough]
         top = int(np.ceil(counts.max(initial=0.0)))
         unit = -(-top // MOST_LEVELS) or 1
         levels = -(-top // unit)
