@@ -138,13 +138,17 @@ class _Reader:
             " GROUP BY hour, node_id, meter_id, placement_id",
             span,
         )
+        places: dict[int, tuple[_Node, list[int] | None]] = {}
         for hour, placement_id, held in rows:
-            placed = self._placements[placement_id]
-            node = self._nodes[placed.node]
+            if placement_id not in places:
+                placed = self._placements[placement_id]
+                key = key_of(placed)
+                pool = None if key is None else self._held[key, purchase_of(placed)]
+                places[placement_id] = self._nodes[placed.node], pool
+            node, pool = places[placement_id]
             node.peak = max(node.peak or 0, held)
-            key = key_of(placed)
-            if key is not None:
-                self._held[key, purchase_of(placed)][hour - self._first] += held
+            if pool is not None:
+                pool[hour - self._first] += held
 
     def _node(self, name: str, node: _Node) -> NodeUse:
         placed = self._placements[node.placement_id]

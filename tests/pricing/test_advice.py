@@ -22,7 +22,15 @@ from pricing.errors import TermsError
 from pricing.owned import Commitment
 from pricing.rate_card import FileCard
 from pricing.terms import Terms
-from tests.support.advising import P4D, P5, START, action, card_of, demand_of, reservation
+from tests.support.advising import (
+    P4D,
+    P5,
+    START,
+    action,
+    card_of,
+    demand_of,
+    reservation,
+)
 
 RATES = {P4D: {"on_demand": "20", "reserved_1y": "12", "reserved_3y": "9"}, P5: {"on_demand": "50", "reserved_1y": "31"}}
 NOW = START + timedelta(days=60)

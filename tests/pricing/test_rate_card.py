@@ -15,7 +15,14 @@ from pricing.contracts import Discount
 from pricing.demand import DemandKey
 from pricing.errors import AdviceFileError
 from pricing.pricebook_read import Current
-from pricing.rate_card import CatalogCard, FileCard, LayeredCard, RateCard, in_dollars, read_rates
+from pricing.rate_card import (
+    CatalogCard,
+    FileCard,
+    LayeredCard,
+    RateCard,
+    in_dollars,
+    read_rates,
+)
 from pricing.terms import Terms
 from tests.support.advising import reservation
 

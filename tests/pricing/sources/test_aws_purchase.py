@@ -8,7 +8,14 @@ from fractions import Fraction
 import pytest
 
 from pricing.sources import BadAnswer, NoPermission, SourceFault
-from pricing.sources.aws_purchase import Offering, Wish, asked, buy, find_offering, try_to_buy
+from pricing.sources.aws_purchase import (
+    Offering,
+    Wish,
+    asked,
+    buy,
+    find_offering,
+    try_to_buy,
+)
 from tests.support.aws_stubs import Aws
 
 LIST, BUY = "describe_reserved_instances_offerings", "purchase_reserved_instances_offering"
