@@ -73,7 +73,7 @@ def drawn(model: SpotModel, job: Job, runs: int, seed: int) -> Worlds:
         if tick >= warm_up:
             states[:, tick - warm_up] = now
         age, share = memory.age_hours, memory.share
-        hazard = np.where(now == 1, model.hazard(True, age, share), model.hazard(False, age, share))  # noqa: FBT003
+        hazard = np.where(now == 1, model.hazard(True, age, share), model.hazard(False, age, share))
         now = np.where(rng.random(runs) < -np.expm1(-hazard * hours), 1 - now, now).astype(np.uint8)
     return Worlds(states, np.empty((runs, 0), np.uint8), np.arange(runs))
 

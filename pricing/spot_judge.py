@@ -97,7 +97,7 @@ def _outcome(name: str, worlds: Worlds, job: Job, models: SpotModel | Mapping[in
 
 
 def _verdict(
-    name: str, outcome: Outcome, exact: bool, savings: Mapping[str, Array], clusters: Array, job: Job  # noqa: FBT001
+    name: str, outcome: Outcome, exact: bool, savings: Mapping[str, Array], clusters: Array, job: Job
 ) -> Verdict:  # fmt: skip
     saving, tick = savings[name], job.tick_ms / HOUR_MS
     greedy, best = savings["greedy"].mean(), savings.get("omniscient")

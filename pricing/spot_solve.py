@@ -74,13 +74,20 @@ def solve(job: Job, model: SpotModel, seen_hours: float = 0.0) -> Plan:
     tick = ticks_of_look * job.tick_ms / HOUR_MS
     ticks = max(1, round(span / HOUR_MS / tick))
     spare = max(0.0, (span - job.work_ms) / HOUR_MS)
-    parts = 2 if spare <= MOST_SLACKS * tick / 2 else 1
+    parts = _parts(spare / tick, job.changeover_ms / HOUR_MS / tick)
     slacks = np.arange(ceil(spare * parts / tick) + 2) * (tick / parts)
     grid = _Grid(
         tick, tick / parts, parts, job.changeover_ms / HOUR_MS,
         np.float32(job.spot * tick), np.float32(job.on_demand * tick), slacks,
     )  # fmt: skip
     return _backward(grid, ticks, model, seen_hours)
+
+
+def _parts(spare_ticks: float, changeover_ticks: float) -> int:
+    """Slack steps of a tick: more than two only where a changeover then is a whole number of them."""
+    most = max(1, min(5, int(MOST_SLACKS / max(1.0, spare_ticks))))
+    whole = [parts for parts in range(3, most + 1) if abs((changeover_ticks * parts + 0.5) % 1 - 0.5) < 0.05]
+    return max(whole, default=min(2, most))
 
 
 def _backward(grid: _Grid, ticks: int, model: SpotModel, seen_hours: float) -> Plan:

@@ -39,11 +39,17 @@ class TraceSet:
 
 
 def polarity(document: dict[str, Any]) -> int | None:
-    """The number that means available, where the document tells for certain; None where it does not."""
+    """The number that means available, where the document tells for certain; None where it does not.
+
+    It tells by `metadata.available`, by data of true and false (true: available), or by a published source.
+    """
     metadata = document["metadata"] if isinstance(document["metadata"], dict) else {}
     told = metadata.get("available")
     if isinstance(told, int) and told in (0, 1):
         return int(told)
+    data = document["data"]
+    if isinstance(data, list) and data and all(isinstance(one, bool) for one in data):
+        return 1
     origins = (document.get("original_trace"), metadata.get("source_file"))
     if any(isinstance(one, str) and known.search(one) for one in origins for known in KNOWN_SOURCES):
         return 0
@@ -85,7 +91,7 @@ def read_traces(
 
 
 def _take(
-    found: TraceSet, seen: set[tuple[object, ...]], name: str, document: Any, available: int | None, folder: str  # noqa: ANN401
+    found: TraceSet, seen: set[tuple[object, ...]], name: str, document: Any, available: int | None, folder: str
 ) -> None:  # fmt: skip
     """`folder`: what windows that are called by a number alone belong to."""
     if not is_trace(document):

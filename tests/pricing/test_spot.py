@@ -13,7 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricing.errors import ImpossibleDeadline, SpotJobError
-from pricing.spot import AVAILABLE, HOUR_MS, POLICIES, UNKNOWN, Array, Decision, Job, Policy, State, expected, job_of, policy_of
+from pricing.spot import (
+    AVAILABLE,
+    HOUR_MS,
+    POLICIES,
+    UNKNOWN,
+    Array,
+    Decision,
+    Job,
+    Policy,
+    State,
+    expected,
+    job_of,
+    policy_of,
+)
 from pricing.spot_backtest import Outcome, Worlds, simulate
 from pricing.spot_hazard import SpotModel
 from pricing.spot_optimum import optimum
@@ -145,7 +158,7 @@ def test_the_omniscient_optimum_is_the_least_of_all_that_could_have_been_done(wo
 
 
 @pytest.mark.parametrize(("tick_ms", "changeover", "exact"), [(600_000, 0.2, True), (195_000, 0.4, True), (600_000, 0.123456, False)])
-def test_no_policy_is_cheaper_than_the_omniscient_optimum(tick_ms: int, changeover: float, exact: bool) -> None:  # noqa: FBT001
+def test_no_policy_is_cheaper_than_the_omniscient_optimum(tick_ms: int, changeover: float, exact: bool) -> None:
     j = job(5, 7, changeover, tick_ms)
     states = random_worlds(3, 60, j.deadline_ms // tick_ms)
     least, told = optimum(states, j)

@@ -59,7 +59,7 @@ def test_unknown_ticks_are_no_ends_of_spells_in_a_fit() -> None:
     holes[::50] = UNKNOWN
     whole, holed = (fit([(one, 1 / 6)], "x") for one in (states, holes))
     ages, shares = np.array([0.5]), np.array([0.5])
-    assert holed.hazard(True, ages, shares) == pytest.approx(whole.hazard(True, ages, shares), rel=0.1)  # noqa: FBT003
+    assert holed.hazard(True, ages, shares) == pytest.approx(whole.hazard(True, ages, shares), rel=0.1)
 
 
 def test_where_no_spell_ends_there_is_nothing_to_fit() -> None:

@@ -46,7 +46,7 @@ def test_a_zone_is_judged_by_a_model_of_the_others() -> None:
     quick, slow = ((np.cumsum(rng.random(3000) < chance) % 2).astype(np.uint8) for chance in (0.3, 0.03))
     models = leave_one_out(("quick", "slow"), {"quick": [(quick, 1 / 6)], "slow": [(slow, 1 / 6)]})
     ages, shares = np.array([0.5]), np.array([0.5])
-    assert models[0].hazard(True, ages, shares) < models[1].hazard(True, ages, shares)  # noqa: FBT003
+    assert models[0].hazard(True, ages, shares) < models[1].hazard(True, ages, shares)
     assert models[0].source == "all zones but quick"
     job = job_of(work_hours=4, deadline_hours=6, changeover_hours=0.2, on_demand=3.06, spot=0.9731)
     states = np.stack([quick[:36], slow[:36], quick[50:86]])

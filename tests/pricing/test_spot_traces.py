@@ -45,6 +45,8 @@ def test_published_traces_and_those_that_tell_need_no_asking(write: Write) -> No
     assert read_traces([published]).traces[0].states == bytes((1, 1, 0))
     told = write("w/t.json", [0, 0, 1], metadata={"available": 1})
     assert read_traces([told]).traces[0].states == bytes((0, 0, 1))
+    true = write("w/b.json", [True, False])
+    assert read_traces([true]).traces[0].states == bytes((1, 0))
     assert polarity({"metadata": {"available": 7}, "data": []}) is None
     found = read_traces([published], available=1)
     assert found.traces[0].states == bytes((0, 0, 1)) and "0 for available" in found.notes[0]
