@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from shlex import quote
 from typing import NamedTuple
 
 from pricing import quotes
@@ -26,6 +27,8 @@ IDLE_BELOW = 0.20
 IDLE_DAYS = 7
 MEASURED_AT_LEAST = 0.90
 SHOWN = 6
+LISTED = 20
+"""How many nodes a command names."""
 
 
 def actions(case: Case) -> list[Action]:
@@ -299,21 +302,22 @@ def _has_plans(case: Case, group: Group) -> bool:
 
 
 def how_to_stop(group: Group, names: Sequence[str]) -> tuple[str, ...]:
-    """Commands for each cloud, as they are typed; the first looks what runs there."""
-    cloud, region = group.key.cloud, group.key.region
-    look = f"rackrate jobs node:{names[0]}"
-    told = " ".join(names[:20])
+    """Commands for each cloud, as they are typed; the first looks what runs there. Names are quoted: they come from outside."""
+    cloud, region = group.key.cloud, quote(group.key.region)
+    shown = [quote(name) for name in names[:LISTED]]
+    look, told = f"rackrate jobs {quote(f'node:{names[0]}')}", " ".join(shown)
     if cloud == "aws":
         word = "terminate" if group.purchase == "spot" else "stop"
+        values = quote(f"Name=tag:Name,Values={','.join(names[:LISTED])}")
         ids = (
-            f"$(aws ec2 describe-instances --region {region} --filters Name=tag:Name,Values={','.join(names[:20])}"
+            f"$(aws ec2 describe-instances --region {region} --filters {values}"
             " Name=instance-state-name,Values=running --query 'Reservations[].Instances[].InstanceId' --output text)"
         )
         return look, f"aws ec2 {word}-instances --region {region} --instance-ids {ids}"
     if cloud == "gcp":
         return look, f"gcloud compute instances stop {told} --zone ZONE"
     if cloud == "azure":
-        return look, *(f"az vm deallocate --resource-group GROUP --name {name}" for name in names[:20])
+        return look, *(f"az vm deallocate --resource-group GROUP --name {name}" for name in shown)
     if cloud == "alibaba":
         return look, f"aliyun ecs StopInstances --RegionId {region} --StoppedMode StopCharging  # the instances of {told}"
     return (look, f"stop {told} where it is rented")

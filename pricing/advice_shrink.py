@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from shlex import quote
 from typing import NamedTuple
 
 from pricing.advice import Action, Case
@@ -124,7 +125,7 @@ def _smaller(case: Case, fleet: FleetUse, group: Group, nodes: Sequence[NodeUse]
         risks=(
             "A smaller type has less memory, fewer processors and less network: whether the work needs them was not measured.",
         ),
-        how=(*how_to_stop(group, names), f"rackrate prices {to.instance_type} region:{to.region}"),
+        how=(*how_to_stop(group, names), f"rackrate prices {quote(to.instance_type)} {quote(f'region:{to.region}')}"),
         claims={group.key: sum((per_month(fleet, node) for node in chosen), Fraction(0))},
         nodes=tuple(names),
     )
@@ -201,7 +202,7 @@ def _unused_action(
             "Money is saved only when others use the GPUs instead of new ones, or when the node is stopped.",
             "GPU memory that is held for serving looks idle between requests: ask the holder.",
         ),
-        how=(*(f"rackrate job show {name.job}" for _ in [0] if name.job), f"rackrate gpus node:{names[0]}"),
+        how=(*(f"rackrate job show {quote(name.job or '')}" for _ in [0] if name.job), f"rackrate gpus {quote(f'node:{names[0]}')}"),
         claims={group.key: hours},
         nodes=tuple(names),
     )  # fmt: skip

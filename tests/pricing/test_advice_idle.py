@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
@@ -214,3 +215,26 @@ def test_rolled_up_hours_leave_nodes_judged_and_single_gpus_not() -> None:
     advice = advise(case, ("stop", "shrink"))
     assert [action.nodes for action in advice.actions] == [("lazy",)]
     assert any("single GPUs are not judged" in note for note in advice.notes)
+
+
+def test_names_from_outside_are_quoted_in_commands() -> None:
+    nasty = "a; rm -rf $HOME `id`"
+    (action,) = stops(idle([Node("busy", BUSY), Node(nasty, IDLE)]))
+    assert f"'node:{nasty}'" in action.how[0] and f"'Name=tag:Name,Values={nasty}'" in action.how[1]
+    words = shlex.split(action.how[1].partition("$(")[2].rpartition(")")[0])
+    assert f"Name=tag:Name,Values={nasty}" in words
+
+
+@pytest.mark.parametrize("factor", ["3", "1/7"])
+def test_scaled_prices_scale_what_idle_advice_saves(factor: str) -> None:
+    nodes = [
+        Node("busy", BUSY),
+        Node("lazy", IDLE),
+        Node("held", ("bob", 0.1)),
+        *(Node(f"n{n}", ("cho", 0.3)) for n in range(4)),
+    ]
+    scaled = card_of({P4D: {"on_demand": "20", "spot": "8"}}, Fraction(factor))
+    one, other = idle(nodes), idle(nodes, card=scaled)
+    assert [action.what for action in one.actions] == [action.what for action in other.actions]
+    assert [action.saving_per_month * Fraction(factor) for action in one.actions] == [a.saving_per_month for a in other.actions]
+    assert other.saving_per_month == one.saving_per_month * Fraction(factor)
