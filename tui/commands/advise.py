@@ -6,9 +6,10 @@ Invariant: it does nothing by itself. What it printed can be computed again from
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,7 +46,8 @@ def advise(context: Context, arguments: argparse.Namespace) -> ExitCode:
     now = datetime.now(UTC)
     pricing = pricing_of(context, arguments)
     case, code, notes = _case(context, arguments, pricing, now)
-    advice = _advice(case, asked, notes)
+    with _busy("looking for what saves money ..."):
+        advice = _advice(case, asked, notes)
     if asked.show is not None and not 1 <= asked.show <= len(advice.actions):
         raise WrongUsage(f"There is no advice {asked.show}: there are {len(advice.actions)} (`rackrate advise` lists them).")
     _tell(context, arguments, asked, case, advice, pricing, now)
@@ -150,7 +152,8 @@ def _evidence(
 def _used(path: Path, arguments: argparse.Namespace, start: datetime, end: datetime) -> Demand:
     from pricing.demand import read_usage
 
-    demand = read_usage(path)
+    with _busy("reading what ran ..."):
+        demand = read_usage(path)
     if arguments.start or arguments.end:
         demand = demand.between(start, end if arguments.end else demand.end)
     return demand.last(arguments.days) if arguments.days else demand
@@ -173,8 +176,8 @@ def _ledger(
             lost = [result.node for result in results if result.error is not None]
             notes += [f"node {node} could not be reached: its newest hours are missing." for node in lost]
         span = milliseconds(start), milliseconds(end)
-        demand = from_ledger(ledger, *span)
-        return demand, read_fleet(ledger, *span, arguments.idle_days), code, notes
+        with _busy("reading what ran ..."):
+            return from_ledger(ledger, *span), read_fleet(ledger, *span, arguments.idle_days), code, notes
 
 
 def _card(context: Context, arguments: argparse.Namespace, pricing: Pricing, now: datetime) -> RateCard:
@@ -190,6 +193,17 @@ def _advice(case: Case, asked: _Asked, notes: Iterable[str] = ()) -> Advice:
     from pricing.advice import advise as advised
 
     return advised(case, asked.kinds, more_notes=tuple(notes))
+
+
+@contextlib.contextmanager
+def _busy(step: str) -> Iterator[None]:
+    """Says on a terminal what takes its time; nothing elsewhere."""
+    from tui.progress import live_line
+
+    with live_line() as line:
+        if sys.stderr.isatty():
+            line.tell(step)
+        yield
 
 
 def _what_if(arguments: argparse.Namespace, asked: _Asked, case: Case, advice: Advice) -> None:
