@@ -95,9 +95,10 @@ def _mix_of(case: Case) -> Mix | None:
     if not keys:
         return None
     notes: list[str] = []
-    pools = [_pool(case, key, notes) for key in keys]
+    priced = [_pool(case, key, notes) for key in keys]
+    pools = [pool for pool, _ in priced]
     notes += [f"{key}: {_sure(case, key)}" for key in keys if labelled(case, key).any()]
-    series = np.array([paid_on_demand(case, key) for key in keys])
+    series = np.array([paid_on_demand(case, key) * share for key, (_, share) in zip(keys, priced, strict=True)])
     owned = held_of(case, keys, [pool.list_price for pool in pools])
     offers = [*_reservations(case, keys, pools), *_plans(case, keys, pools)]
     problem = Problem.of(pools, series, [offer.option for offer in offers], owned)
@@ -105,22 +106,28 @@ def _mix_of(case: Case) -> Mix | None:
     return Mix(case, tuple(keys), tuple(offers), replace(problem, limits=limits), told, series, tuple(notes))
 
 
-def _pool(case: Case, key: DemandKey, notes: list[str]) -> Pool:
-    """At what an uncovered hour really costs: on demand, but for the share of the work that may run on spot."""
+def _pool(case: Case, key: DemandKey, notes: list[str]) -> tuple[Pool, float]:
+    """(the pool at what an uncovered hour really costs, the share of its demand that is worth a commitment).
+
+    Work that may run on spot, for less than any commitment, belongs there and is no demand for one. Where spot is the dearer,
+    it is still what such work would cost without a commitment: an uncovered hour costs the mean of both.
+    """
     rate = case.card.on_demand(key)
     assert rate is not None  # noqa: S101 - only priced keys are asked for
     list_price = rate.usd_per_hour
     share, place = advice_spot.interruptible(case, key), advice_spot.place_of(case, key)
     if not share or place is None or place.effective >= list_price:
-        return Pool(str(key), list_price, list_price)
-    price = list_price * (1 - share) + place.effective * share
-    cheaper = min((one.usd_per_hour for one in _committed(case, key)), default=None)
-    if cheaper is not None and price <= cheaper:
-        notes.append(
-            f"{key}: nothing to commit to: {float(share):.0%} of its work may run on spot, so an hour costs ${float(price):.4f}, "
-            f"less than the cheapest committed rate (${float(cheaper):.4f})."
-        )
-    return Pool(str(key), list_price, price)
+        return Pool(str(key), list_price, list_price), 1.0
+    best = [_best(case, [one for one in _committed(case, key) if one.purchase in kind]) for kind in (RESERVED, PLANS)]
+    cheaper = min((one.usd_per_hour for one in best if one is not None), default=None)
+    if cheaper is None or place.effective >= cheaper:
+        return Pool(str(key), list_price, list_price * (1 - share) + place.effective * share), 1.0
+    what = "nothing to commit to" if share == 1 else "a commitment for the rest only"
+    notes.append(
+        f"{key}: {what}: {float(share):.0%} of its work may run on spot, at ${float(place.effective):.4f} an hour of work, less "
+        f"than the cheapest committed rate (${float(cheaper):.4f})."
+    )
+    return Pool(str(key), list_price, list_price), float(1 - share)
 
 
 def _sure(case: Case, key: DemandKey) -> str:

@@ -145,8 +145,13 @@ def test_work_that_may_run_on_spot_is_not_committed_where_spot_is_cheaper() -> N
     assert any("may run on spot" in note for note in advice_commit.notes(given))
     told = advice_commit.actions(case(demand({P4D: flat(4)}), rates))
     assert any("bears interruptions" in risk for risk in told[0].risks), "not known: committed, and the other way is told"
-    part = case(demand({P4D: flat(4)}), rates, options={"interruptible": {"p4d.24xlarge": 0.1}})
-    assert advice_commit.actions(part)[0].break_even["utilization_ratio"] > 0.63  # type: ignore[index]
+    part = case(demand({P4D: flat(10)}), rates, options={"interruptible": {"p4d.24xlarge": 0.3}})
+    assert advice_commit.actions(part)[0].what.startswith("reserve 7"), "the rest of it is committed to"
+    dearer = {P4D: [*usual(keys=[P4D])[P4D], spot("16")]}
+    beside = case(demand({P4D: flat(10)}), dearer, options={"interruptible": {"p4d.24xlarge": 0.3}})
+    (action,) = advice_commit.actions(beside)
+    assert action.what.startswith("reserve 10") and action.break_even is not None
+    assert action.break_even["utilization_ratio"] > 0.63, "what it replaces costs less than on demand"  # type: ignore[operator]
 
 
 def test_usage_on_spot_is_no_demand_for_commitments() -> None:
