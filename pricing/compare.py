@@ -68,6 +68,15 @@ class Side:
         self.lines += 1
 
 
+class Repeated(NamedTuple):
+    """`row` is the first that repeats one, that of `original`."""
+
+    lines: int
+    cost: Fraction
+    row: int
+    original: int
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """One key that at least one side has, and what its difference consists of."""
@@ -104,6 +113,8 @@ class Comparison:
     outside_lines: int
     outside_cost: Fraction
     accounts: tuple[str, ...]
+    repeated: Repeated | None = None
+    """Lines that say in every cell what another one says; they are counted like all others."""
 
     @property
     def difference(self) -> Fraction:
@@ -120,6 +131,12 @@ class _Bill:
     outside_lines: int = 0
     outside_cost: Fraction = _ZERO
     accounts: set[str] = field(default_factory=set)
+    repeated: Repeated | None = None
+
+    def repeats(self, line: Line) -> None:
+        if line.repeats is not None:
+            before = self.repeated or Repeated(0, _ZERO, line.row, line.repeats)
+            self.repeated = before._replace(lines=before.lines + 1, cost=before.cost + line.billed)
 
 
 def compare(
@@ -148,7 +165,7 @@ def compare(
         ours.currency, ours.start, ours.end, our_total, bill.total,
         sum((match.bill.cost for match in matches if match.ours and match.bill), _ZERO),
         {part: parts[part] for part in PARTS if parts[part]}, matches, bill.lines, bill.outside_lines, bill.outside_cost,
-        tuple(sorted(bill.accounts)),
+        tuple(sorted(bill.accounts)), bill.repeated,
     )  # fmt: skip
 
 
@@ -196,6 +213,7 @@ def _read(ours: Report, lines: Iterable[Line], name: str, nodes: set[str], accou
         bill.lines += 1
         bill.total += line.billed
         bill.accounts.update(line.accounts[:1])
+        bill.repeats(line)
         if account is not None and account not in line.accounts:
             foreign = foreign or line
             bill.parts["other_account"] += line.billed

@@ -33,6 +33,10 @@ CUR_NEEDED = (
 )  # fmt: skip
 FOCUS_NEEDED = ("ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory", "BilledCost", "EffectiveCost", "BillingCurrency")
 Cells = Mapping[str, object]
+IDENTITY = "identity_line_item_id"
+"""AWS gives each line one."""
+REMEMBERED = 500_000
+"""Rows, by a number of 64 bits each: 50 MB."""
 
 
 class Line(NamedTuple):
@@ -52,20 +56,38 @@ class Line(NamedTuple):
     resource: str | None
     accounts: tuple[str, ...]
     currency: str
+    repeats: int | None = None
+    """The row that has the same in every cell, among the first `REMEMBERED`."""
 
 
 def read(path: Path) -> Iterator[Line]:
     """The lines of a bill in their order. BillError; PricingError for Parquet without pyarrow."""
     records = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
     header: frozenset[str] | None = None
+    seen: dict[int, int] = {}
     for row, cells in records:
         if header is None:
             header = frozenset(cells)
             line = _form(path, header)
         reader = _Cells(path, row, cells)
-        yield line(reader)
+        first = _first_row(seen, row, cells)
+        if first is not None and reader.text(IDENTITY):
+            raise reader.fault(IDENTITY, f"it is row {first} again, cell for cell: is a part of the bill in the file twice?")
+        found = line(reader)
+        if found.ends < found.starts:
+            raise reader.fault("line_item_usage_end_date / ChargePeriodEnd", "the line ends before it starts.")
+        yield found if first is None else found._replace(repeats=first)
     if header is None:
         raise BillError(f"{path}: there is no row in it.")
+
+
+def _first_row(seen: dict[int, int], row: int, cells: Cells) -> int | None:
+    """The row that had the same cells; a bill that is in a file twice begins again with its first rows."""
+    print_ = hash(tuple(str(cell) if isinstance(cell, list | dict) else cell for cell in cells.values()))
+    if len(seen) < REMEMBERED:
+        first = seen.setdefault(print_, row)
+        return None if first == row else first
+    return seen.get(print_)
 
 
 def _form(path: Path, header: frozenset[str]):  # noqa: ANN202
@@ -92,6 +114,7 @@ def _csv(path: Path) -> Iterator[tuple[int, Cells]]:
             first = stream.readline().lstrip("\ufeff")
             delimiter = ";" if first.count(";") > first.count(",") else ","
             names = [_snake(name.strip("\ufeff ")) for name in next(csv.reader([first], delimiter=delimiter), [])]
+            _check_header(path, names)
             for row, cells in enumerate(csv.reader(stream, delimiter=delimiter), start=2):
                 if not cells:
                     continue
@@ -109,6 +132,13 @@ def _csv(path: Path) -> Iterator[tuple[int, Cells]]:
         raise BillError(f"{path}: it is no CSV ({error}).") from None
     except OSError as error:
         raise BillError(f"{path}: it cannot be read ({(error.strerror or str(error)).lower()}).") from None
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    if names:
+        _form(path, frozenset(names))
+    if twice := next((name for place, name in enumerate(names) if name and name in names[:place]), None):
+        raise BillError(f"{path}, row 1: there are two columns {twice}: which one counts?")
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, Cells]]:
@@ -129,7 +159,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, Cells]]:
 
 
 def _wanted(name: str) -> bool:
-    return not name.startswith(("resource_tags", "cost_category", "identity_", "split_line_item"))
+    return name == IDENTITY or not name.startswith(("resource_tags", "cost_category", "identity_", "split_line_item"))
 
 
 def _snake(name: str) -> str:

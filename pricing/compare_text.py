@@ -35,6 +35,7 @@ def record(comparison: Comparison) -> dict[str, object]:
         "outside_lines": comparison.outside_lines,
         "outside_cost": f"{to_decimal(comparison.outside_cost, CENTS):f}",
         "accounts": list(comparison.accounts),
+        "repeated_lines": 0 if comparison.repeated is None else comparison.repeated.lines,
         "rows": [_row(match) for match in comparison.matches],
     }
 
@@ -77,7 +78,7 @@ def write(comparison: Comparison, stream: TextIO) -> None:
     ours, bill, parts = shown(comparison)
     names = {"missing": "measured here, missing in the bill", "surplus": "in the bill, not measured here"}
     lines = [("bill", bill), ("ours", ours), ("difference", bill - ours)]
-    lines += [(f"  {PARTS[name]}", amount) for name, amount in parts.items()]
+    lines += [(f"  {PARTS[name]}", amount) for name, amount in parts.items() if amount]
     wide = max(width(name) for name, _ in lines)
     for name, amount in lines:
         stream.write(f"{name}{' ' * (wide - width(name))}  {amount:>14,.2f} {comparison.currency}\n")
@@ -89,6 +90,23 @@ def write(comparison: Comparison, stream: TextIO) -> None:
         stream.write("\n" + "\n".join(_table(list(_rows(differing[:MOST_ROWS], names)))) + "\n")
     if len(differing) > MOST_ROWS:
         stream.write(f"({len(differing) - MOST_ROWS} more: use --json)\n")
+
+
+def notes(comparison: Comparison, *, account: str | None = None) -> Iterator[str]:
+    """What a reader should know beside the figures. `account`: whose lines were asked for."""
+    if comparison.outside_cost:
+        left = f"{float(comparison.outside_cost):,.2f} {comparison.currency}"
+        yield f"{left} of the bill lie outside the range and were left out ({comparison.outside_lines} whole lines)"
+    if account is None and comparison.accounts:
+        several = len(comparison.accounts) > 1
+        named = ", ".join(clean(one) for one in comparison.accounts[:5]) + (", …" if len(comparison.accounts) > 5 else "")
+        yield f"the bill is of account{'s' * several} {named}: with --account ID only lines of that account are compared"
+    repeated = comparison.repeated
+    if repeated is not None:
+        yield (
+            f"{repeated.lines:,} lines ({float(repeated.cost):,.2f} {comparison.currency}) say in every cell what another line "
+            f"says (first row {repeated.row}, like row {repeated.original}) and are counted: is a part of the bill in the file twice?"
+        )
 
 
 def _rows(matches: Sequence[Match], names: dict[str, str]) -> Iterator[tuple[str, ...]]:

@@ -15,11 +15,12 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from pricing import compare_read
 from pricing.attribution import attribute
 from pricing.catalog import Catalog
 from pricing.compare import OUR_KEYS, Comparison, compare
 from pricing.compare_read import read
-from pricing.compare_text import record, shown, write
+from pricing.compare_text import notes, record, shown, write
 from pricing.errors import BillError
 from pricing.ledger import Ledger
 from pricing.report import Report
@@ -264,6 +265,8 @@ GOOD = bill_text([line(), line()])
             ("222222222222", "333333333333"),
             "row 2, column line_item_usage_account_id / SubAccountId: the bill is of account 333333333333",
         ),
+        (("2026-11-01T01:00:00Z", "2026-10-01T01:00:00Z"), "row 2, column line_item_usage_end_date / .*: the line ends before"),
+        (("product_region_code", "line_item_usage_type"), "row 1: there are two columns line_item_usage_type"),
         (("us-east-1", "us-east-1,,,,"), "row 2: it has 20 cells, the header 16; is the file cut off?"),
     ],
 )
@@ -296,6 +299,30 @@ def test_mixed_currencies_no_rows_and_damaged_files_are_sentences(
             compare(*ours, read(tmp_path / name), name)
     with pytest.raises(BillError, match="cannot be read \\(no such file"):
         list(read(tmp_path / "nowhere.csv"))
+
+
+def test_a_bill_that_is_in_the_file_twice_is_refused_where_lines_have_an_identity_and_told_elsewhere(
+    ours: tuple[Report, dict[str, int | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = hourly(0, "node-00")
+    monkeypatch.setattr(compare_read, "REMEMBERED", 20)
+    twice = compared(ours, tmp_path / "bill.csv", bill_text(rows + rows))
+    assert twice.repeated is not None and twice.repeated[2:] == (50, 2) and twice.repeated.lines == 20
+    (account, told) = notes(twice)
+    assert "the bill is of account 222222222222" in account
+    assert told.startswith("20 lines (439.15 USD) say in every cell what another line says (first row 50, like row 2)")
+    assert compared(ours, tmp_path / "bill.csv", bill_text(rows)).repeated is None
+    text = bill_text(rows + rows[:1]).splitlines()
+    named = "\r\n".join([f"identity_line_item_id,{text[0]}", *(f"id-{place % 48},{one}" for place, one in enumerate(text[1:]))])
+    with pytest.raises(BillError, match="row 50, column identity_line_item_id: it is row 2 again, cell for cell"):
+        compared(ours, tmp_path / "named.csv", named)
+
+
+def test_what_is_no_bill_at_all_is_told_by_its_first_row(tmp_path: Path) -> None:
+    for text in ("<!DOCTYPE html><html>Sign in</html>", '{"a": 1}\n'):
+        (tmp_path / "bill.csv").write_text(text)
+        with pytest.raises(BillError, match="row 1: this is neither an AWS CUR 2.0 export nor a FOCUS file"):
+            list(read(tmp_path / "bill.csv"))
 
 
 def test_a_semicolon_bill_with_points_is_read(ours: tuple[Report, dict[str, int | None]], tmp_path: Path) -> None:

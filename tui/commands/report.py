@@ -164,7 +164,7 @@ def _burns(task: _Task) -> Iterator[Burn]:
 def _compare(task: _Task, path: Path) -> Report:
     from pricing.compare import OUR_KEYS, compare
     from pricing.compare_read import read
-    from pricing.compare_text import record, write
+    from pricing.compare_text import notes, record, write
     from pricing.reports.focus import facts_of
 
     nodes, _ = facts_of(task.ledger)
@@ -182,9 +182,8 @@ def _compare(task: _Task, path: Path) -> Report:
         print_json(record(result))
     else:
         write(result, sys.stdout)
-    if result.outside_cost:
-        left = f"{float(result.outside_cost):,.2f} {result.currency}"
-        say(f"note: {left} of the bill lie outside the range and were left out ({result.outside_lines} whole lines)")
+    for sentence in notes(result, account=task.arguments.account):
+        say(f"note: {sentence}")
     return ours
 
 
