@@ -19,6 +19,8 @@ MOST_SLACKS, FINE_SLACKS = 5_000, 1_000
 """Of the exact solution; of the bound."""
 RUNS_AT_ONCE = 64
 NEVER = 2**62
+COARSEST = 50_000
+"""Steps of money in a tick's price, below which the solution is not called exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ def _units(job: Job, ticks: int) -> tuple[_Units, bool]:
     width, bits = slack_ms // unit + 1, (ticks + 1).bit_length()
     scale = 2 ** (60 - 2 * bits) / (ticks * max(job.spot, job.on_demand))
     spot, on_demand = (max(1, round(price * scale)) << 2 * bits for price in (job.spot, job.on_demand))
+    exact = exact and min(spot, on_demand) >> 2 * bits > COARSEST
     lowest = slack_ms - (width - 1) * unit
     return _Units(
         job.tick_ms // unit, job.changeover_ms // unit, lowest, unit, width, bits, spot, on_demand + (1 << bits)

@@ -70,12 +70,15 @@ class UniformProgress(Policy):
         self.name = "uniform_progress" if hysteresis else "uniform_progress_plain"
 
     def wish(self, look: Look) -> Array:
-        job = self.job
-        done = job.work_ms - look.work_left_ms
-        behind = done * job.deadline_ms < look.elapsed_ms * job.work_ms
+        done = self.job.work_ms - look.work_left_ms
+        behind = done < self._due(look.elapsed_ms)
         if not self.hysteresis:
             return np.where(look.available, SPOT, np.where(behind, ON_DEMAND, IDLE)).astype(np.int8)
-        ahead = done * job.deadline_ms >= (look.elapsed_ms + 2 * job.changeover_ms) * job.work_ms
+        ahead = done >= self._due(look.elapsed_ms + 2 * self.job.changeover_ms)
         on = look.instance == ON_DEMAND
         otherwise = np.where(look.available, SPOT, np.where(behind, ON_DEMAND, IDLE))
         return np.where(on, np.where(look.available & ahead, SPOT, ON_DEMAND), otherwise).astype(np.int8)
+
+    def _due(self, elapsed_ms: int) -> int:
+        """The work that even progress would have done by then; integers of any size, so exact for any deadline."""
+        return -(-elapsed_ms * self.job.work_ms // self.job.deadline_ms)
