@@ -78,7 +78,7 @@ def notes(case: Case) -> list[str]:
         return found
     found += mix.notes
     for key, one in mix.told.items():
-        if not one.count and one.reasons:
+        if not one.count and one.reasons and mix.series[mix.keys.index(key)].any():
             found.append(f"{key}: {one.reasons[0]}")
         found += _when_expired(case, mix, key)
     return found

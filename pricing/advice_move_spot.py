@@ -86,7 +86,7 @@ def _action(case: Case, key: DemandKey, nodes: Fraction, here: SpotPlace, to: _T
             f"start spot nodes of {to.key.instance_type} in {to.place.zone or to.key.region}; run a job of each kind there first",
         ),
         partial=(far and data.assumed) or to.place.risk.assumed or here.risk.assumed or case.demand.partial,
-        claims={key: hours},
+        claims={key.as_spot(): hours},
         group=f"move spot {key.cloud or ''} {key}",
     )
 
