@@ -104,7 +104,8 @@ class Action:
     partial: bool = False
     """Something that it rests on is not known; a risk says what."""
     claims: Mapping[DemandKey, Fraction] = field(default_factory=dict)
-    """Node-hours a month whose payment it changes: no two actions may save on the same ones."""
+    """Node-hours a month whose payment it changes: no two actions may save on the same ones. Those that run on spot already
+    are claimed under `DemandKey.as_spot`."""
     nodes: tuple[str, ...] = ()
     """Nodes that it changes."""
     group: str = ""

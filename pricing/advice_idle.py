@@ -92,6 +92,10 @@ class Group(NamedTuple):
     """How many of them, when stopped, save their price; the others are paid for by commitments. None: all."""
     committed_until: str | None
 
+    @property
+    def claimed(self) -> DemandKey:
+        return self.key.as_spot() if self.purchase == "spot" else self.key
+
 
 def idle_below(case: Case) -> float:
     return float(case.options.get("idle_below", IDLE_BELOW))  # type: ignore[arg-type]
@@ -277,7 +281,7 @@ def _stop_action(case: Case, fleet: FleetUse, group: Group, nodes: list[NodeUse]
         risks=_stop_risks(case, group, held),
         how=how_to_stop(group, names),
         partial=_has_plans(case, group),
-        claims={group.key: hours},
+        claims={group.claimed: hours},
         nodes=tuple(names),
         calls=_stop_calls(group, names),
     )

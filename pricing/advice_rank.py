@@ -52,9 +52,13 @@ def _range(actions: Sequence[Action], shares: Mapping[int, Fraction]) -> tuple[F
 
 
 def _node_hours(case: Case, actions: Sequence[Action]) -> dict[DemandKey, Fraction]:
-    """What there is to claim of each key in a month."""
-    keys = {key for action in actions for key in action.claims}
-    return {key: Fraction(case.demand.per_month(key)) for key in keys if key in case.demand.counts}
+    """What there is to claim of each key in a month; what runs on spot already apart (`DemandKey.as_spot`)."""
+    demand, hours = case.demand, {}
+    claimed = {key for action in actions for key in action.claims}
+    for key in demand.counts if demand.known_hours else ():
+        parts = {key: demand.committable(key), key.as_spot(): demand.on_spot(key)[demand.known]}
+        hours |= {one: Fraction(HOURS_PER_MONTH * float(part.mean())) for one, part in parts.items() if one in claimed}
+    return hours
 
 
 def collide(one: Action, other: Action, hours: dict[DemandKey, Fraction]) -> bool:

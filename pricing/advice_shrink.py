@@ -85,7 +85,7 @@ def _fewer(case: Case, fleet: FleetUse, group: Group) -> Action | None:
             "The busiest hour of the coming weeks may be busier than that of this window.",
         ),
         how=how_to_stop(group, named),
-        claims={group.key: sum((per_month(fleet, node) for node in chosen[:count]), Fraction(0))},
+        claims={group.claimed: sum((per_month(fleet, node) for node in chosen[:count]), Fraction(0))},
         nodes=tuple(node.node for node in alike),  # it counts on all of them: whatever else stops one leaves less room
     )
 
@@ -126,7 +126,7 @@ def _smaller(case: Case, fleet: FleetUse, group: Group, nodes: Sequence[NodeUse]
             "A smaller type has less memory, fewer processors and less network: whether the work needs them was not measured.",
         ),
         how=(*how_to_stop(group, names), f"rackrate prices {quote(to.instance_type)} {quote(f'region:{to.region}')}"),
-        claims={group.key: sum((per_month(fleet, node) for node in chosen), Fraction(0))},
+        claims={group.claimed: sum((per_month(fleet, node) for node in chosen), Fraction(0))},
         nodes=tuple(names),
     )
 
@@ -203,7 +203,7 @@ def _unused_action(
             "GPU memory that is held for serving looks idle between requests: ask the holder.",
         ),
         how=(*(f"rackrate job show {quote(name.job or '')}" for _ in [0] if name.job), f"rackrate gpus {quote(f'node:{names[0]}')}"),
-        claims={group.key: hours},
+        claims={group.claimed: hours},
         nodes=tuple(names),
     )  # fmt: skip
 
@@ -265,7 +265,7 @@ def _shared(case: Case, fleet: FleetUse, group: Group, nodes: Sequence[NodeUse])
         ),
         how=("rackrate gpus 'util<50'", *how_to_stop(group, [node.node for node in chosen[:freed]])),
         partial=True,
-        claims={group.key: sum((per_month(fleet, node) for node in chosen), Fraction(0))},
+        claims={group.claimed: sum((per_month(fleet, node) for node in chosen), Fraction(0))},
         nodes=tuple(node.node for node in chosen),
     )  # fmt: skip
 

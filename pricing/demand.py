@@ -34,6 +34,10 @@ class DemandKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.instance_type} in {self.region}"
 
+    def as_spot(self) -> DemandKey:
+        """The key under which advice claims the hours that run on spot already: apart from those that do not."""
+        return self._replace(instance_type=f"{self.instance_type} (spot)")
+
 
 def _nothing() -> dict[DemandKey, dict[str, np.ndarray]]:
     return {}

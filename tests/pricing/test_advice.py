@@ -66,6 +66,15 @@ def test_the_same_node_is_never_saved_on_twice() -> None:
     assert advice.saving_per_month == 14 and advice.saving_range == (7, 14)
 
 
+def test_what_runs_on_spot_already_is_claimed_apart() -> None:
+    demand = replace(demand_of({P4D: [4.0] * 24}), bought={P4D: {"spot": np.ones(24)}})
+    case = Case(demand, card_of({P4D: {"on_demand": "20", "spot": "8"}}), NOW)
+    spot = action(30, kind="spot", claims={P4D: Fraction(4 * 730)})
+    there = action(5, kind="move", claims={P4D.as_spot(): Fraction(730)})
+    advice = ranked(case, [spot, there], [])
+    assert advice.shares == {0: Fraction(3, 4), 1: 1}, "three nodes are left to go to spot; the fourth is there"
+
+
 def test_of_a_group_only_one_counts() -> None:
     advice = ranked(case_of({P4D: [4.0]}), [action(9, group="x"), action(7, group="x"), action(5)], [])
     assert advice.together == (0, 2) and advice.overlaps[1] == (0,)

@@ -125,7 +125,7 @@ def test_spot_is_ranked_apart_from_on_demand() -> None:
     assert on_spot.what == "run the 3.0 spot p4d.24xlarge in us-east-1 on spot p4d.24xlarge in us-east-2", (
         "us-west-2 is interrupted more often"
     )
-    assert on_spot.claims == {P4D: F(2190)}
+    assert on_spot.claims == {P4D.as_spot(): F(2190)}
     assert "eu-central-1" in found[f"move aws {P4D}"].what and found[f"move aws {P4D}"].claims == {P4D: F(730)}
 
 
