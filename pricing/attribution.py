@@ -188,5 +188,5 @@ def _add_live(books: Books, sums: Sums, label: str, starts_ms: int, ends_ms: int
     for epoch, total in books.rates.freed(sums.connection, starts_ms, ends_ms):
         books.begin(epoch)
         books.add(label, total)
-    for charge in charges.charges(books.rates, sums.connection, starts_ms, min(ends_ms, until_ms)):
+    for charge in charges.charges(books.rates, sums.connection, starts_ms, min(ends_ms, until_ms), books.stands_for):
         books.charge(label, charge)

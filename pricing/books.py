@@ -114,7 +114,9 @@ class _Group:
             self.energy_mj = (self.energy_mj or 0) + other.energy_mj
         self.unpriced |= other.unpriced
         if other.charges:
-            self.charges = [*(self.charges or ()), *other.charges]
+            if self.charges is None:
+                self.charges = []
+            self.charges += other.charges
         for rate, amounts in other.costs:
             mine = self.at(rate)
             for column, amount in enumerate(amounts):
@@ -256,6 +258,7 @@ class Books:
         asked = [place for place, key in enumerate(Holder._fields) if key in keys]
         self.names: Callable[[Holder], object] = itemgetter(*asked) if asked else bool
         """What of a holder the keys tell apart: thousands of jobs may be one group."""
+        self._first: dict[object, int] = {}
         self._rates: dict[Rate, int] = {}
         self._places: dict[int, tuple[Rate, int]] = {}
         self._epoch = Epoch(-1, 0, 0)
@@ -296,6 +299,10 @@ class Books:
         if group.charges is None:
             group.charges = []
         group.charges.append(charge)
+
+    def stands_for(self, holder_id: int) -> int:
+        """The first holder that was asked for and that the keys call the same."""
+        return self._first.setdefault(self.names(self.rates.holders[holder_id]), holder_id)
 
     def _place(self, rate: Rate | None) -> int | None:
         if rate is None:

@@ -12,15 +12,17 @@ from fractions import Fraction
 
 from pricing import billing, grouping, price_steps
 from pricing.books import Charge
-from pricing.cpu_use import cpu_charges
+from pricing.cpu_use import Alike, cpu_charges
 from pricing.ledger_totals import placement_spans
 from pricing.rates import Rates
 
 _LABELS = {"storage": grouping.STORAGE, "egress": grouping.EGRESS}
 
 
-def charges(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[Charge]:
-    """The charges of [starts_ms, ends_ms), in the report's currency."""
+def charges(
+    rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int, alike: Alike | None = None
+) -> Iterator[Charge]:
+    """The charges of [starts_ms, ends_ms), in the report's currency. `alike`: see `cpu_charges`."""
     if starts_ms >= ends_ms:
         return
     terms = rates.pricing.terms
@@ -34,7 +36,7 @@ def charges(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_m
                     facts[key] = value
             yield Charge("unused_commitment_cost", grouping.UNUSED_COMMITMENT, cost, facts=facts, commitment=id)
     yield from _items(rates, starts_ms, ends_ms)
-    yield from cpu_charges(rates, connection, starts_ms, ends_ms)
+    yield from cpu_charges(rates, connection, starts_ms, ends_ms, alike)
     if terms.count_minimum:
         yield from _minimums(rates, connection, starts_ms, ends_ms)
 

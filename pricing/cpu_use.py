@@ -11,71 +11,85 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
 from pricing import grouping, weights
 from pricing.books import Charge
-from pricing.ledger_cpu import CpuTotal, cpu_totals, has_rows
+from pricing.ledger_cpu import cpu_totals, has_rows
 from pricing.ledger_merge import HOUR_MS
 from pricing.ledger_totals import Among
 from pricing.rates import Epoch, Rate, Rates
 from pricing.report import Committed
 from pricing.usage import KINDS, WHOLE_SHARE
 
+Alike = Callable[[int], int]
 _Place = tuple[int, int, int]
 _ALLOCATED, _UNALLOCATED, _LOST = "allocated_cost", "idle_unallocated_cost", "idle_lost_cost"
 _MIB_PER_GIB = 1024
 _NOTHING = Fraction(0)
 
 
-def cpu_charges(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[Charge]:
-    """The cost of each such job in [starts_ms, ends_ms), and what it takes off each holder and off what is idle."""
+def cpu_charges(
+    rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int, alike: Alike | None = None
+) -> Iterator[Charge]:
+    """The cost of each such job in [starts_ms, ends_ms), and what it takes off each holder and off what is idle.
+
+    `alike`: a holder's id -> that of the one that stands for it, where a report cannot tell them apart.
+    """
     if not has_rows(connection, starts_ms, ends_ms):
         return
-    sums: dict[_Place, _Sum] = {}
+    sums: dict[_Place, dict[tuple[int, int], _Amounts]] = {}
     for epoch, among, sign in _pieces(rates, starts_ms, ends_ms):
         for total in cpu_totals(connection, epoch.starts_ms, epoch.ends_ms, among):
-            rate, part = rates.rate(total.placement_id, host=True, epoch=epoch), _part(rates, total)
-            if rate is not None and part is not None:
-                sums.setdefault(total[:3], _Sum()).add(rate, part, sign)
+            rate = rates.rate(total.placement_id, host=True, epoch=epoch)
+            if rate is not None:
+                place = total.placement_id, total.part, alike(total.holder_id) if alike else total.holder_id
+                at_rates = sums.setdefault(place, {})
+                amounts = at_rates.get((id(rate), sign))  # comparing prices takes longer than all else here
+                if amounts is None:
+                    amounts = at_rates[id(rate), sign] = _Amounts(rate, sign)
+                amounts.vcpu_ms += total.vcpu_ms
+                amounts.memory_ms += total.memory_ms
     for place, found in sums.items():
-        if found.counts:
-            yield found.charge(_charge(rates, *place))
+        worth = node_worth(rates, place[0])
+        charge = None if worth is None else _summed(_charge(rates, *place), worth, found.values())
+        if charge is not None:
+            yield charge
 
 
-class _Sum:
-    """What one holder has of a node, or gives of his part."""
+class _Amounts:
+    """vCPU and memory time at one rate; `sign` -1 for what is free: its cost is taken away again."""
 
-    def __init__(self) -> None:
-        self._levels: list[Fraction | None] = [_NOTHING] * 3
-        self._node_ms = _NOTHING
-        self._paid: dict[str, Committed] = {}
+    __slots__ = ("rate", "sign", "vcpu_ms", "memory_ms")
 
-    def add(self, rate: Rate, part: Fraction, sign: int) -> None:
-        """`part`: of the node, x ms. `sign` -1 takes its cost away again."""
-        amount = sign * part * WHOLE_SHARE
+    def __init__(self, rate: Rate, sign: int) -> None:
+        self.rate, self.sign = rate, sign
+        self.vcpu_ms = self.memory_ms = 0
+
+
+def _summed(bare: Charge, worth: weights.Worth, amounts: Iterable[_Amounts]) -> Charge | None:
+    """None for what weighs nothing."""
+    levels: list[Fraction | None] = [_NOTHING] * 3
+    node_ms, paid = _NOTHING, dict[str, Committed]()
+    for one in amounts:
+        rate, vcpus, gib = one.rate, Fraction(one.vcpu_ms, WHOLE_SHARE), Fraction(one.memory_ms, _MIB_PER_GIB)
+        part = worth.vcpu * vcpus + worth.memory_gib * gib  # of the node, x ms
+        node_ms += part if one.sign > 0 else _NOTHING
+        amount = one.sign * part * WHOLE_SHARE
         for place, price in enumerate((rate.effective, rate.listed, rate.contracted)):
-            before = self._levels[place]
-            self._levels[place] = None if price is None or before is None else before + price * amount
-        if sign > 0:
-            self._node_ms += part
-        for paid in rate.paid:
-            known = self._paid.get(paid.commitment, Committed(paid.commitment, _NOTHING, _NOTHING))
-            hours = (known.node_hours or _NOTHING) + paid.hours * amount
-            self._paid[paid.commitment] = Committed(paid.commitment, known.cost + paid.cost * amount, hours)
-
-    @property
-    def counts(self) -> bool:
-        """Not for what weighs nothing."""
-        return bool(self._node_ms or any(self._levels))
-
-    def charge(self, bare: Charge) -> Charge:
-        cost, listed, contracted = self._levels
-        return bare._replace(
-            cost=cost or _NOTHING, listed=listed, contracted=contracted, node_hours=self._node_ms / HOUR_MS,
-            paid=tuple(self._paid.values()),
-        )  # fmt: skip
+            before = levels[place]
+            levels[place] = None if price is None or before is None else before + price * amount
+        for share in rate.paid:
+            known = paid.get(share.commitment, Committed(share.commitment, _NOTHING, _NOTHING))
+            hours = (known.node_hours or _NOTHING) + share.hours * amount
+            paid[share.commitment] = Committed(share.commitment, known.cost + share.cost * amount, hours)
+    if not (node_ms or any(levels)):
+        return None
+    cost, listed, contracted = levels
+    return bare._replace(
+        cost=cost or _NOTHING, listed=listed, contracted=contracted, node_hours=node_ms / HOUR_MS, paid=tuple(paid.values())
+    )
 
 
 def _pieces(rates: Rates, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch, Among | None, int]]:
@@ -84,14 +98,6 @@ def _pieces(rates: Rates, starts_ms: int, ends_ms: int) -> Iterator[tuple[Epoch,
     for id, since, until in rates.free_windows(starts_ms, ends_ms):
         only = Among(json.dumps([id]), within=True)
         yield from ((epoch, only, -1) for epoch in rates.epochs(since, until))
-
-
-def _part(rates: Rates, total: CpuTotal) -> Fraction | None:
-    """Part of the node x ms."""
-    worth = node_worth(rates, total.placement_id)
-    if worth is None:
-        return None
-    return worth.vcpu * total.vcpu_ms / WHOLE_SHARE + worth.memory_gib * total.memory_ms / _MIB_PER_GIB
 
 
 def node_worth(rates: Rates, placement_id: int) -> weights.Worth | None:

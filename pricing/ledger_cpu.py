@@ -40,28 +40,26 @@ class CpuTotal(NamedTuple):
     memory_ms: int
 
 
-class _Key(NamedTuple):
-    hour: int
-    placement: int
-    part: int
-    holder: int
-    vcpus: int
-    memory: int
+_Ids = tuple[int, int, int, int, int]
+"""Placement, part, holder, vCPUs, memory: what rows must have in common to become one."""
 
 
 def take(names: Dictionary, node_id: int, meter_id: int, rows: Sequence[Usage], placements: dict[int, int]) -> None:
     """Takes these agent rows of kind `cpu`; `placements`: the agent's numbers -> our ids. ValueError: an unknown kind."""
     connection = names.connection
     known = _stored(connection, node_id, meter_id, {row.starts_ms // HOUR_MS for row in rows})
+    alike: dict[tuple[object, ...], _Ids] = {}
     touched: dict[int, list[int]] = {}
     for row in rows:
-        part = 0 if row.taken_from is None else 1 + KINDS.index(row.taken_from)
-        holder = names.holder(row.user, row.project, row.job)
-        for start, end in _hours(row):
-            key = _Key(start // HOUR_MS, placements[row.placement], part, holder, row.vcpus_millionths, row.memory_mib)
+        what = row[7:10] + row[13:]
+        ids = alike.get(what)
+        if ids is None:
+            ids = alike[what] = _ids(row, names, placements)
+        for start, end in _hours(row.starts_ms, row.ends_ms):
+            key = start // HOUR_MS, ids
             found = known.get(key)
             if found is None or found[2] != start:
-                found = known[key] = [start, row.sequence, start, *key[1:], 0, row.sequence]
+                found = known[key] = [start, row.sequence, start, *ids, 0, row.sequence]
             found[2], found[-1] = end, row.sequence
             found[-2] += start == row.starts_ms
             touched[id(found)] = found
@@ -72,25 +70,33 @@ def take(names: Dictionary, node_id: int, meter_id: int, rows: Sequence[Usage], 
     )
 
 
-def _stored(connection: sqlite3.Connection, node_id: int, meter_id: int, hours: set[int]) -> dict[_Key, list[int]]:
+def _ids(row: Usage, names: Dictionary, placements: dict[int, int]) -> _Ids:
+    part = 0 if row.taken_from is None else 1 + KINDS.index(row.taken_from)
+    holder = names.holder(row.user, row.project, row.job)
+    return placements[row.placement], part, holder, row.vcpus_millionths, row.memory_mib
+
+
+def _stored(
+    connection: sqlite3.Connection, node_id: int, meter_id: int, hours: set[int]
+) -> dict[tuple[int, _Ids], list[int]]:
     """The newest row of each kind in these hours, which new ones may continue."""
-    found: dict[_Key, list[int]] = {}
+    found: dict[tuple[int, _Ids], list[int]] = {}
     for hour in hours:
         for row in connection.execute(
             "SELECT starts_ms, first_sequence, ends_ms, placement_id, part, holder_id, vcpus, memory, rows, last_sequence"
             " FROM cpu_usage WHERE hour = ? AND node_id = ? AND meter_id = ? ORDER BY last_sequence",
             (hour, node_id, meter_id),
         ):
-            found[_Key(hour, *row[3:8])] = list(row)
+            found[hour, row[3:8]] = list(row)
     return found
 
 
-def _hours(row: Usage) -> Iterator[tuple[int, int]]:
-    start = row.starts_ms
-    while start < row.ends_ms:
-        end = min((start // HOUR_MS + 1) * HOUR_MS, row.ends_ms)
-        yield start, end
-        start = end
+def _hours(start: int, ends_ms: int) -> Sequence[tuple[int, int]]:
+    """[start, ends_ms) cut at full hours."""
+    edge = (start // HOUR_MS + 1) * HOUR_MS
+    if ends_ms <= edge:
+        return ((start, ends_ms),)
+    return ((start, edge), *_hours(edge, ends_ms))
 
 
 def has_rows(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> bool:
