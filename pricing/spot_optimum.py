@@ -72,21 +72,29 @@ def _units(job: Job, ticks: int) -> tuple[_Units, bool]:
 
 
 def _least(available: Array, job: Job, units: _Units) -> Array:
-    """Forward over the ticks: the least key of reaching each slack, idle, on spot and on demand; int64 (runs,)."""
+    """Forward over the ticks: the least key of reaching each slack, idle, on spot and on demand; int64 (runs,).
+
+    Only slacks that can have been reached by then and are not yet those of work that is done.
+    """
     ticks, runs = available.shape
     idle = np.full((units.width, runs), NEVER, np.int64)
     idle[-1] = 0
     spot, on_demand, best = np.full_like(idle, NEVER), np.full_like(idle, NEVER), np.full(runs, NEVER, np.int64)
+    top = units.width
     for tick in range(ticks):
-        anywhere = np.minimum(np.minimum(idle, spot), on_demand)
+        band = slice(max(0, units.width - 1 - (tick + 1) * max(units.tick, units.start)), top)
+        anywhere = np.minimum(np.minimum(idle[band], spot[band]), on_demand[band])
         start = _fallen(anywhere, units.start)
-        spot = np.minimum(spot, start) + units.spot
-        spot[:, ~available[tick]] = NEVER
-        on_demand = np.minimum(np.minimum(on_demand, start + 1) + units.on_demand, NEVER)
-        idle = _fallen(anywhere, units.tick)
+        spot[band] = np.minimum(spot[band], start) + units.spot
+        spot[band, ~available[tick]] = NEVER
+        on_demand[band] = np.minimum(np.minimum(on_demand[band], start + 1) + units.on_demand, NEVER)
+        idle[band] = _fallen(anywhere, units.tick)
         done = max(0, -(-((ticks - tick - 1) * job.tick_ms - units.lowest_ms) // units.unit_ms))
-        if done < units.width:
-            np.minimum(best, np.minimum(spot[done:], on_demand[done:]).min(axis=0), out=best)
+        if done < top:
+            np.minimum(best, np.minimum(spot[done:top], on_demand[done:top]).min(axis=0), out=best)
+            top = done
+        if top <= band.start:
+            break
     return best
 
 

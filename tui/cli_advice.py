@@ -106,12 +106,17 @@ def _at_least_one(text: str) -> int:
 
 
 SPOT_EPILOG = """examples:
-  rackrate backtest spot traces/ --work 48h --deadline 60h --changeover 0.2h --on-demand 3.06 --spot 0.9731 --available 0
-  rackrate backtest spot TRACES.tar.gz ... --leave-one-zone-out     our policy judged on zones that it was not fitted on
+  rackrate backtest spot traces/ --work 48h --deadline 60h --changeover 0.2h \\
+      --on-demand 3.06 --spot 0.9731 --available 0
+  rackrate backtest spot traces.tar.gz ... --leave-one-zone-out --zones
+      our policy judged on zones that it was not fitted on
 
-A trace is {"metadata": {"gap_seconds": N}, "data": [0, 1, ...]}. A long one is cut at random starts, with its own past as
-history; a window (shorter than two deadlines) is run from its first tick. Hours are of work done, without changeovers.
-exit codes: 0 judged, 2 wrong usage or an impossible deadline, 4 some traces left out
+A trace is {"metadata": {"gap_seconds": N}, "data": [0, 1, ...]}. A long one is
+cut at random starts, with its own past as history; a window (shorter than two
+deadlines) is run from its first tick. Hours are of work done, without
+changeovers; late: runs that were not done at the deadline.
+exit codes: 0 judged, 2 wrong usage or an impossible deadline, 4 some traces
+left out
 """
 
 
