@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, BinaryIO, TextIO
 
+from pricing import garbage
 from pricing.errors import PricingError, ReportError
 from pricing.reports import csv, html, json, markdown, parquet, text
 from pricing.reports.pages import Source
@@ -23,6 +24,7 @@ FORMATS: Mapping[str, Callable[[Source, TextIO], None]] = {
 BINARY: Mapping[str, Callable[[Source, BinaryIO], None]] = {"parquet": parquet.write}
 
 
+@garbage.paused()
 def write(source: Source, stream: TextIO, format: str) -> None:
     """Writes a report to an open text stream. ReportError for a format that does not exist, or is no text."""
     if format in BINARY:

@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import BinaryIO, TextIO
 
-from pricing import calendar
+from pricing import calendar, garbage
 from pricing.ledger import Ledger
 from pricing.ledger_dictionary import read_placements
 from pricing.owned import Commitment
@@ -35,7 +35,9 @@ PLACES = 10
 """Of costs."""
 FINE_PLACES = 12
 """Of quantities and unit prices: their product is the cost to one part in 10^9, as the specification's validator asks."""
+_FINE = 10**FINE_PLACES
 ROWS_PER_GROUP = 16_000
+_ZERO = Decimal(0).scaleb(-PLACES)
 Value = str | Decimal | datetime | None
 
 
@@ -105,6 +107,8 @@ class _Carried:
         self._units: defaultdict[str, int] = defaultdict(int)
 
     def round(self, column: str, value: Fraction) -> Decimal:
+        if not value:
+            return _ZERO
         scaled = value * 10**PLACES
         if scaled.denominator == 1:
             return Decimal(scaled.numerator).scaleb(-PLACES)
@@ -116,12 +120,13 @@ class _Carried:
 
 def _cells(charge: Charge, source: FocusSource, rounding: _Carried) -> dict[str, Value]:
     cells: dict[str, Value] = dict.fromkeys(column.name for column in COLUMNS)
-    exact = dict(zip(COSTS, (charge.effective, charge.billed, charge.contracted, charge.listed), strict=True))
-    rounded: dict[Fraction, Decimal] = {}
-    for name, value in exact.items():
-        if value not in rounded:
-            rounded[value] = rounding.round(name, value)
-        cells[name] = rounded[value]
+    rounded: list[tuple[Fraction, Decimal]] = []
+    for name, value in zip(COSTS, (charge.effective, charge.billed, charge.contracted, charge.listed), strict=True):
+        same = next((cell for known, cell in rounded if known is value or known == value), None)
+        if same is None:
+            same = rounding.round(name, value)
+            rounded.append((value, same))
+        cells[name] = same
     cells |= _when(charge, source)
     cells |= _what(charge)
     cells |= _how_much(charge)
@@ -239,13 +244,19 @@ def _commitment(charge: Charge) -> dict[str, Value]:
 
 
 def _number(value: Fraction | None) -> Decimal | None:
-    return None if value is None else Decimal(round(value * 10**FINE_PLACES)).scaleb(-FINE_PLACES)
+    """Half to even."""
+    if value is None:
+        return None
+    whole, rest = divmod(value.numerator * _FINE, value.denominator)
+    above = 2 * rest - value.denominator
+    return Decimal(whole + (above > 0 or (above == 0 and whole % 2))).scaleb(-FINE_PLACES)
 
 
 def _ratio(cost: Fraction, quantity: Fraction | None) -> Decimal | None:
     return _number(cost / quantity) if quantity else Decimal(0) if quantity is not None else None
 
 
+@garbage.paused()
 def write_csv(source: FocusSource, stream: TextIO) -> None:
     """UTF-8, a header, one line per charge, NULL as an empty cell. Text stands as it is: the file is for programs."""
     writer = csv.writer(stream)
@@ -275,6 +286,7 @@ def plain(value: Decimal) -> str:
     return "0" if text == "-0" else text
 
 
+@garbage.paused()
 def write_parquet(source: FocusSource, stream: BinaryIO) -> None:
     """The same rows with explicit types. ReportError when pyarrow is not installed."""
     arrow = import_arrow()

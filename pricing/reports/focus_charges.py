@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from pricing import calendar, grouping
@@ -101,13 +102,13 @@ class Charges:
         hours = self._node_hours(row, plain, gpu_hours)
         if not cost and not hours:
             return
-        paid = sum((part.cost for part in row.committed), _NOTHING)
-        paid_hours = sum((part.node_hours or _NOTHING for part in row.committed), _NOTHING)
+        paid = sum((part.cost for part in row.committed), _NOTHING) if row.committed else _NOTHING
+        paid_hours = sum((part.node_hours or _NOTHING for part in row.committed), _NOTHING) if row.committed else _NOTHING
         contracted = cost if row.contracted_cost is None else row.contracted_cost
         listed = contracted if row.list_cost is None else row.list_cost
-        rest = cost - paid
+        rest = cost - paid if row.committed else cost
         rest_contracted = rest if row.committed else contracted
-        rest_listed = listed * rest_contracted / contracted if contracted else listed
+        rest_listed = listed * rest_contracted / contracted if contracted and row.committed else listed
         for part in row.committed:
             share = (part.node_hours or _NOTHING) / paid_hours if paid_hours else Fraction(1, len(row.committed))
             yield replace(
@@ -115,7 +116,7 @@ class Charges:
                 listed=(listed - rest_listed) * share, unit="Hours", commitment=self._commitment(part, plain), status="Used",
                 gpu_hours=_scaled(gpu_hours, part.node_hours, hours),
             )  # fmt: skip
-        rest_hours = None if hours is None else hours - paid_hours
+        rest_hours = None if hours is None else hours - paid_hours if row.committed else hours
         if rest or not row.committed or (rest_hours and rest_hours > 0):
             yield replace(
                 plain, effective=rest, billed=rest, contracted=rest_contracted, listed=rest_listed,
@@ -179,7 +180,7 @@ def _bought(plain: Charge, cost: Fraction, hours: Fraction) -> Charge:
 
 def _scaled(amount: Fraction, part: Fraction | None, whole: Fraction | None) -> Fraction | None:
     """`amount` x `part` / `whole`; all of it where nothing is counted in hours."""
-    if not amount or part is None or not whole:
+    if not amount or part is None or not whole or part is whole:
         return amount or None
     return amount * part / whole
 
@@ -209,6 +210,7 @@ def provider_of(cloud: str | None) -> tuple[str, str]:
     return PROVIDERS.get(cloud or "on_premises", (cloud or "", f"{cloud} compute"))
 
 
+@lru_cache(64)
 def billing_period(moment: datetime, tz: str) -> tuple[datetime, datetime]:
     """The calendar month of `tz` that holds a moment, as UTC instants."""
     start = calendar.month_start(moment, tz)
