@@ -1,20 +1,27 @@
-"""The Philly trace as a fleet, where it is there: what was advised at seven dates, judged on all the hours that followed."""
+"""Advice on the published traces, where they are there: purchases for Philly judged on what followed, real idle GPUs shared."""
 
 from __future__ import annotations
 
+import csv
+import io
+import tarfile
+from collections import defaultdict
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pricing.advice import Case, advise
 from pricing.advice_judge import Judgement, after, judge
+from pricing.advice_shrink import FULL, MOST_ON_ONE, SHARE_UP_TO, _pack
 from pricing.catalog import Catalog
 from pricing.demand import Demand, read_usage
 from pricing.rate_card import FileCard, read_rates
 from tests.bench import philly_usage
 
+DUTY = philly_usage.TRACE.parent / "genai_2026_gpu_duty_cycle.tar.gz"
 pytestmark = pytest.mark.skipif(not philly_usage.TRACE.is_file(), reason="no ../shared/data/usage beside the project")
 
 
@@ -55,3 +62,34 @@ def test_after_four_weeks_it_comes_close_to_the_best_in_hindsight(philly: tuple[
     assert round(float(found.without.total), 2) == 1_313_645.76
     assert (found.look_backs[7][0], round(float(found.look_backs[7][1]), 2)) == (78, -243_651.40)
     assert found.together.realised > found.hindsight * Fraction(3, 4)
+
+
+def duty_cycles() -> np.ndarray:
+    """float (containers, minutes): what the GPUs of the containers that ran all 23 hours did, 0 to 1."""
+    found: dict[str, dict[float, float]] = defaultdict(dict)
+    with tarfile.open(DUTY) as archive:
+        stream = archive.extractfile(next(one for one in archive if one.name.endswith(".csv")))
+        assert stream is not None
+        for row in csv.DictReader(io.TextIOWrapper(stream)):
+            found[row["container_ip"]][float(row["timestamp_anon"])] = float(row["value"]) / 100
+    most = max(map(len, found.values()))
+    whole = [of for of in found.values() if len(of) >= 0.9 * most]
+    times = [at for at in sorted(set().union(*whole)) if all(at in of for of in whole)]
+    return np.array([[of[at] for at in times] for of in whole])
+
+
+def test_gpus_that_would_share_by_half_a_day_of_real_use_bear_it_in_the_other_half() -> None:
+    past, later = np.array_split(duty_cycles(), 2, axis=1)
+    busiest = np.max([part.mean(axis=1) for part in np.array_split(past, 7, axis=1)], axis=0)
+    light = np.flatnonzero((busiest > 0) & (busiest < SHARE_UP_TO))
+    bins: list[list[int]] = []
+    for gpu in sorted(light, key=lambda gpu: -busiest[gpu]):  # as `_pack` does it, keeping who is where
+        fit = next((one for one in bins if busiest[[*one, gpu]].sum() <= FULL and len(one) < MOST_ON_ONE), None)
+        bins.append([gpu]) if fit is None else fit.append(gpu)
+    packed = _pack([(float(busiest[gpu]), float(past[gpu].mean())) for gpu in light], MOST_ON_ONE)
+    assert (len(light), len(bins)) == (93, 25) and len(packed.bins) == len(bins)
+    loads = np.array([later[members].sum(axis=0) for members in bins])
+    assert float((loads > 1).mean()) < 0.01, "more than a whole GPU is wanted in less than 1 % of the minutes"
+    work = np.array([(later[members] * np.maximum(1, loads[at])).sum() for at, members in enumerate(bins)])
+    slower = float(work.sum() / later[light].sum())
+    assert slower < float(np.mean(packed.slow_downs)) + 0.03 < 1.07, "the model tells about what the minutes show"
