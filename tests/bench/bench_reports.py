@@ -1,4 +1,4 @@
-"""Reports of a synthetic month in every format: seconds, peak memory, size of the file, and how they grow with the fleet.
+"""Reports of a synthetic month in every format: seconds of a processor, peak memory, size of the file, and how they grow with the fleet.
 
 Invariant: prints figures and ratios, asserts none; each format is written by a process of its own, whose peak memory is
 told beside that of an empty report (Python, the modules and pyarrow).
@@ -70,9 +70,9 @@ def child(path: Path, case: str, out: Path) -> tuple[float, float]:
 
 def one(path: str, case: str, out: str) -> None:
     form, by = CASES[case]
-    begin = time.perf_counter()
+    begin = time.process_time()
     write_one(Path(path), form, by, Path(out))
-    print(time.perf_counter() - begin, _peak_megabytes())
+    print(time.process_time() - begin, _peak_megabytes())
 
 
 def _peak_megabytes() -> float:

@@ -1,6 +1,6 @@
 """What terms cost a month's report: discounts, owned commitments, spot prices that change, and closed months.
 
-Invariant: prints figures and ratios, asserts none. `python tests/bench/bench_terms.py [NODES ...]` (default 100 1000; the
+Invariant: prints figures (seconds of a processor), asserts none. `python tests/bench/bench_terms.py [NODES ...]` (default 100 1000; the
 ledger of 1,000 nodes takes minutes to write and 1 GB of the temporary directory).
 """
 

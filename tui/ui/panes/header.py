@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pricing.budgets import BudgetState
 
 
+NAMED_CELLS = 100
+
+
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger says, in USD; None while it is not known. `partial`: some part of it has no price."""
 
@@ -58,7 +61,7 @@ def header_lines(
     totals: Totals, costs: Costs, clock: str, cells: int, height: int, jobs: JobCounts | None = None
 ) -> list[Line]:
     """Two lines, or one where there is little room. `jobs` None: there is none to speak of."""
-    money = _money(totals, costs)
+    money = _money(totals, costs, named=cells >= NAMED_CELLS)
     states = _states(totals)
     name: Line = ((" RACKRATE", "title"),)
     if height < 2:
@@ -96,7 +99,7 @@ def _state_parts(totals: Totals) -> list[Line]:
     return [*parts, ((f"{waiting} connecting", "dim"),)] if waiting else parts
 
 
-def _money(totals: Totals, costs: Costs) -> list[Line]:
+def _money(totals: Totals, costs: Costs, *, named: bool) -> list[Line]:
     known = totals.unpriced < totals.nodes
     mark = "~" if known and totals.unpriced else ""
     now = f"{mark}{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN
@@ -107,18 +110,18 @@ def _money(totals: Totals, costs: Costs) -> list[Line]:
         (("idle ", "dim"), (idle, "idle" if totals.idle_usd_per_hour else "text")),
         (("today ", "dim"), (about * (costs.today is not None) + fmt.usd(costs.today), "strong")),
         (("month ", "dim"), (about * (costs.month is not None) + fmt.usd(costs.month), "strong")),
-        *_budget(costs.alerts),
+        *_budget(costs.alerts, named),
     ]
 
 
-def _budget(alerts: Sequence[wire.Alert]) -> list[Line]:
-    """The budget that is worst off, where one has crossed a threshold."""
+def _budget(alerts: Sequence[wire.Alert], named: bool) -> list[Line]:
+    """The budget that is worst off, where one has crossed a threshold; with its name where there is room."""
     if not alerts:
         return []
     worst = alerts[0]
     name = fitted(fmt.clean(worst.holders[0]), min(16, width(((worst.holders[0], ""),))))
     style = "lost" if worst.severity == "critical" else "idle"
-    return [(("budget ", "dim"), (name, "text"), (f" {worst.reading}", style))]
+    return [(("budget ", "dim"), *(((f"{name} ", "text"),) if named else ()), (worst.reading or fmt.UNKNOWN, style))]
 
 
 def _extras(totals: Totals, others: int) -> list[Line]:
