@@ -21,7 +21,6 @@ Up to one row length that was not written yet is lost when the agent is killed; 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -39,7 +38,7 @@ from agent.meter_driver import inventory_known, reading_age_ms
 from agent.meter_holders import UNREADABLE
 from agent.meter_interruptions import Interruptions
 from agent.meter_placement import PlacementRef, placement_facts, refines
-from agent.meter_store import Kept, MeterStore
+from agent.meter_store import Kept, MeterStore, Retention
 from agent.meter_track import Stretch, Track, merge
 from agent.meter_use import use_of_parts
 
@@ -55,11 +54,8 @@ BATCH_SECONDS = 1.0
 """A past that is fed in (`at_ms`), or a record that need not be durable, is written in batches of so much."""
 MAX_WAITING_ROWS = 50_000
 """Rows kept in memory while the disk is full: hours of 8 shared GPUs. Beyond it neighbours are merged into longer rows."""
-PRUNE_EVERY_MS = 3_600_000
 LARGEST_PAGE = 10_000
 _DAY_MS = 86_400_000
-
-log = logging.getLogger(__name__)
 
 
 class Meter:
@@ -76,7 +72,7 @@ class Meter:
         self._node = node
         self._row_ms = row_ms
         self._stall_ms = stall_ms
-        self._retention_ms = retention_ms
+        self._retention = Retention(retention_ms)
         self._projects = projects
         self._clock = clock
         self._durable = durable
@@ -99,7 +95,6 @@ class Meter:
         self._problem: str | None = None
         self._written_at = time.monotonic()
         self._retry_at = 0.0
-        self._pruned_ms = 0
         self._merge_above = MAX_WAITING_ROWS
 
     @classmethod
@@ -204,13 +199,9 @@ class Meter:
                 self._keep_interruptions()
 
     def _keep_interruptions(self) -> None:
-        if self._interruptions.dirty:
-            try:
-                self._store.keep_interruptions(self._interruptions.changes())
-            except StateDirectoryError as error:
-                self._report(f"an interruption cannot be written now and waits in memory: {error}")
-            else:
-                self._interruptions.written()
+        problem = self._interruptions.keep(self._store)
+        if problem is not None:
+            self._report(problem)
 
     def usage(self, after: int = 0, limit: int = 1000) -> wire.UsagePage:
         """The written rows with a sequence above `after`, at most `limit` (1 to 10,000). StateDirectoryError: unreadable."""
@@ -238,7 +229,7 @@ class Meter:
             self._merge_above = MAX_WAITING_ROWS
             self._written_at = time.monotonic()
             self._report(None)
-            self._prune()
+            self._retention.prune(self._store, self._at_ms)
 
     def close(self, at_ms: int | None = None) -> None:
         """Ends the open rows now (or at `at_ms`), writes everything, closes the file. StateDirectoryError when it cannot."""
@@ -431,17 +422,6 @@ class Meter:
         """Where each GPU's finished rows end. One that came back within the same flush is not retired."""
         here = [Kept(track.gpu, track.model, track.starts_ms) for track in self._tracks.values()]
         return [one for one in self._retired if one.gpu not in self._tracks] + here
-
-    def _prune(self) -> None:
-        if self._retention_ms is None or self._at_ms - self._pruned_ms < PRUNE_EVERY_MS:
-            return
-        try:
-            more = self._store.prune(self._at_ms - self._retention_ms)
-        except StateDirectoryError as error:
-            log.warning("old usage rows cannot be deleted: %s", error)
-            more = False
-        if not more:
-            self._pruned_ms = self._at_ms
 
     def _report(self, problem: str | None) -> None:
         self._problem = problem

@@ -7,11 +7,12 @@ running for `SURVIVED_MS` past the announced time. A node that its user stops ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from agent import wire
+from agent.errors import StateDirectoryError
 
 ENDING = ("terminate", "stop", "hibernate")
 SURVIVED_MS = 600_000
@@ -35,24 +36,29 @@ class Taken(NamedTuple):
     withdrawn: bool = False
 
 
+class Store(Protocol):
+    """The part of `MeterStore` that keeps them."""
+
+    def keep_interruptions(self, changed: Iterable[Taken]) -> None: ...
+
+
 class Interruptions:
-    """All announcements of one record. `dirty`: something is not on the disk yet."""
+    """All announcements of one record."""
 
     def __init__(self, known: list[Taken]) -> None:
         self._all = {one.number: one for one in known}
         self._changed: dict[int, Taken] = {}
         self._pending = {one.number for one in known if not one.withdrawn}
 
-    @property
-    def dirty(self) -> bool:
-        return bool(self._changed)
-
-    def changes(self) -> list[Taken]:
-        """What is to be written."""
-        return list(self._changed.values())
-
-    def written(self) -> None:
-        self._changed.clear()
+    def keep(self, store: Store) -> str | None:
+        """Writes what changed; a sentence where it cannot be written now and is tried again."""
+        if self._changed:
+            try:
+                store.keep_interruptions(list(self._changed.values()))
+            except StateDirectoryError as error:
+                return f"an interruption cannot be written now and waits in memory: {error}"
+            self._changed.clear()
+        return None
 
     def take(self, notice: wire.Notice, booted_at: datetime | None, boot: str | None) -> None:
         """A notice that was heard; others than the end of this node are not kept."""

@@ -11,6 +11,7 @@ as another row with the same sequence. Times are UTC milliseconds, shares and ut
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sqlite3
@@ -64,9 +65,12 @@ _CPU = KINDS.index("cpu")
 _UNUSED_SHARE = 1
 """In the share column of `cpu` rows, which have none (the column knows no 0); what they have is in the table `cpu`."""
 
+log = logging.getLogger(__name__)
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOLDERS_CACHED = 10_000
 _PRUNED_AT_ONCE = 5_000
+PRUNE_EVERY_MS = 3_600_000
 _INSERT = "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SELECT = """
     SELECT usage.sequence, starts_ms, length_ms, gpu.uuid, kind, reason, share, holder.user, holder.project, holder.job,
@@ -288,6 +292,26 @@ class MeterStore:
             yield
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
+
+
+class Retention:
+    """Deletes old rows, looking once an hour, and again at once while more are left. `kept_ms` None keeps everything."""
+
+    def __init__(self, kept_ms: int | None) -> None:
+        self._kept_ms = kept_ms
+        self._pruned_ms = 0
+
+    def prune(self, store: MeterStore, at_ms: int) -> None:
+        """A fault is said and tried again."""
+        if self._kept_ms is None or at_ms - self._pruned_ms < PRUNE_EVERY_MS:
+            return
+        try:
+            more = store.prune(at_ms - self._kept_ms)
+        except StateDirectoryError as error:
+            log.warning("old usage rows cannot be deleted: %s", error)
+            more = False
+        if not more:
+            self._pruned_ms = at_ms
 
 
 def _decoded(row: tuple, node: str) -> wire.UsageRow:  # type: ignore[type-arg]
