@@ -3,9 +3,10 @@
 Invariant: what it expects rests on days before the decision, pooled over all levels of the pool; it buys no level that the last
 two days would not have paid for, and nothing at a ratio of 1 or more.
 
-What decides whether a level that is on stays on is how deep it lies under the demand, measured in the pool's own daily moves:
+A level is on in a day when it is covered for more than half of it, or for more than the break-even where that is less. What
+decides whether a level that is on stays on is how deep it lies under the demand, measured in the pool's own daily moves:
 
-    depth   z = log((m + 1) / level) / sigma        m: the median demand of the last day; sigma: root mean square of the
+    depth   z = log((m + 1) / level) / sigma        m: levels on in the last day; sigma: root mean square of the
                                                     daily changes of log(m + 1), `SIGMA` counting as `SIGMA_DAYS` days
     hazard  h = g log(1 + exp(SURFACE + ROOT sqrt(z) + SLOPE z))     a day; z at most `DEEPEST`
             g = (ended + TRUST) / (expected + TRUST)                 this pool's exits so far over those h tells for g = 1,
@@ -35,6 +36,7 @@ SIGMA, SIGMA_DAYS = 0.3, 20
 SURFACE, ROOT, SLOPE, DEEPEST = 0.45, -1.1, -0.25, 10.0
 TRUST = 0.5
 LOOK_BACK, CAUTION, MOST_CAUTION = 28, 28, 2.0
+ON = 0.5
 WEEKLY_FROM = 90
 """Days of a term from which on weeks are the grain."""
 
@@ -61,17 +63,18 @@ def target(history: History, deal: Deal) -> int:
     """How many commitments to have active now."""
     if not history.coverage.shape[1] or deal.ratio >= 1:
         return 0
-    expected = expected_coverage(history, deal.term_days)
+    expected = expected_coverage(history, deal)
     count = int((np.minimum.accumulate(expected) > deal.ratio + TIE).sum()) * history.unit
     recent = (1, 2) if deal.term_days < WEEKLY_FROM else (7, 14)
     return min(count, *(look_back(history, days, deal.ratio) for days in recent))
 
 
-def expected_coverage(history: History, term: int) -> np.ndarray:
-    """Float (levels,): the share of the next `term` days in which each level will be needed; 0 where it is off now."""
+def expected_coverage(history: History, deal: Deal) -> np.ndarray:
+    """Float (levels,): the share of the next term in which each level will be needed; 0 where it is off now."""
+    term = deal.term_days
     grain = 1 if term < WEEKLY_FROM else min(7, history.days)
     coverage = _coarse(history.coverage, grain)
-    age = ages(coverage)
+    age = ages(coverage, min(ON, deal.ratio))
     sigma = volatility((age > 0).sum(axis=1))
     stays = _stays(age, sigma, -(-term // grain))
     days = history.coverage[-max(LOOK_BACK, term) :]

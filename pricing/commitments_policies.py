@@ -12,7 +12,7 @@ from pricing.commitments_online import Ski, draw_z
 from pricing.commitments_own import Own
 from pricing.commitments_rules import LookBack, OnDemand, Peak, Rule
 from pricing.commitments_spell import Spell, SpellStopping
-from pricing.errors import PricingError
+from pricing.errors import UnknownPolicy
 
 DRAWS = 8
 STANDARD = (
@@ -31,12 +31,6 @@ MEANING = {
     "on-demand": "never commits",
     "peak": "covers the highest hour so far",
 }
-
-
-class UnknownPolicy(PricingError):
-    """There is no rule of that name: names those that are."""
-
-    exit_code = 2
 
 
 def rules(name: str) -> Sequence[Rule]:

@@ -24,9 +24,9 @@ RECENT, LONG, SHRINK = 3, 28, 7
 """Days: of the coverage while on; of the coverage otherwise, and what is added to its denominator."""
 
 
-def ages(coverage: np.ndarray) -> np.ndarray:
-    """Int (days, levels): days on in a row up to and including each; 0 is off."""
-    on = coverage > 0.5
+def ages(coverage: np.ndarray, least: float = 0.5) -> np.ndarray:
+    """Int (days, levels): days on (covered for more than `least`) in a row up to and including each; 0 is off."""
+    on = coverage > least
     number = np.arange(1, len(on) + 1)[:, None]
     return np.where(on, number - np.maximum.accumulate(np.where(on, 0, number), axis=0), 0)
 

@@ -22,6 +22,7 @@ PricingError
 ├── SpotJobError            a job under a deadline that is none, or traces that cannot judge it  exit 2
 │   └── ImpossibleDeadline  even on demand it cannot be met: says the least time
 ├── SeriesError             a file of hourly demand that cannot be used        exit 2
+├── UnknownPolicy           a rule of commitment that does not exist           exit 2
 ├── BadBudget               a budget that is none: whose, how much, thresholds exit 2
 ├── AdviceFileError         a file of usage, rates or a what-if cannot be read: names file, row, column  exit 2
 ├── WorkloadError           a workload that cannot be planned: names the file, the key and what to do  exit 2
@@ -142,6 +143,12 @@ class SpotJobError(PricingError, ValueError):
 
 class ImpossibleDeadline(SpotJobError):
     """Even on demand, from the start, the work takes longer than the deadline: says the least time it takes."""
+
+
+class UnknownPolicy(PricingError):
+    """There is no rule of commitment of that name: names those that there are."""
+
+    exit_code = 2
 
 
 class BadBudget(PricingError, ValueError):

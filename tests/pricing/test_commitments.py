@@ -138,14 +138,14 @@ def test_a_cheaper_commitment_is_never_wanted_less_and_coverage_is_a_share(histo
     past = History.of(history)
     wanted = [target(past, Deal(term, ratio)) for ratio in (0.2, 0.4, 0.6, 0.8, 0.99, 1.0)]
     assert wanted == sorted(wanted, reverse=True) and wanted[-1] == 0
-    expected = expected_coverage(past, term)
+    expected = expected_coverage(past, Deal(term, 0.63))
     assert ((expected >= 0) & (expected <= 1)).all()
 
 
 def test_a_level_deep_under_the_demand_is_trusted_more_than_one_at_its_surface() -> None:
     rng = np.random.default_rng(3)
     history = np.repeat(40 + rng.integers(-8, 9, 40), 24).astype(float)
-    expected = expected_coverage(History.of(history), 14)
+    expected = expected_coverage(History.of(history), Deal(14, 0.63))
     assert expected[5] > expected[25] > expected[int(history[-1]) - 1] > 0
 
 

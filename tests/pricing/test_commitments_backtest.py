@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from pricing.commitments_backtest import backtest, cost, first_day, mean_and_error, purchases
 from pricing.commitments_lp import clairvoyant
 from pricing.commitments_model import Deal, History
-from pricing.commitments_policies import STANDARD, UnknownPolicy, rules
+from pricing.commitments_policies import STANDARD, rules
 from pricing.demand_series import openb_series, philly_series
+from pricing.errors import UnknownPolicy
 from pricing.traces import OPENB_START, openb_pods, philly_jobs
 from tests.support.demand import plateaus
 
