@@ -26,7 +26,7 @@ KNOWN_SOURCES = (re.compile(r"data/real/ping_based/"), re.compile(r"data/real/av
 CHANGEOVER_IN_NAME = re.compile(r"(?:overhead|changeover)=([0-9]+(?:\.[0-9]+)?)")
 HISTORY_HOURS = 168.0
 """Of a trace's own past, shown to policies before a start."""
-MOST_CELLS = 2_000_000_000
+MOST_CELLS = 500_000_000
 
 
 @dataclass(slots=True)
@@ -166,6 +166,8 @@ def starts_of(
         if not long_enough:
             raise SpotJobError(f"{what}; use longer traces, or a shorter deadline.")
         notes.append(f"{what}; {len(short):,} of {len(traces):,} traces are too short and left out.")
+    if len(long_enough) * (starts or 1) * ticks > MOST_CELLS:
+        raise SpotJobError(f"{starts or 1:,} starts of {ticks:,} ticks in {len(long_enough):,} traces are too many at once.")
     zones = {place: number for number, place in enumerate(sorted({one.place for one in long_enough}))}
     rng, past = np.random.default_rng(seed), int(history_hours * 3_600_000 // job.tick_ms)
     cuts = [(one, first) for one in long_enough for first in _firsts(one, ticks, starts, rng)]

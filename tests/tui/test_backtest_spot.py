@@ -125,3 +125,18 @@ def test_spot_that_is_not_cheaper_is_said_and_never_used(run: Run, traces: Path)
     rows = json.loads(out)["policies"]
     assert code == 0 and "not cheaper" in err
     assert all(row["spot_hours"] == 0 for row in rows if row["policy"] != "omniscient")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--seed", "-1"), "--seed has to be 0 or more"),
+        (("--starts", "0"), "--starts has to be 1 or more"),
+        (("--starts", "1000000000"), "too many at once"),
+        (("--history", "long"), "is no length of time"),
+        (("--policy", "time_sliced_0"), "There is no policy named"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(run: Run, traces: Path, words: tuple[str, ...], said: str) -> None:
+    code, out, err = run(traces, *FIGURES, "--available", 1, *words)
+    assert code == 2 and not out and said in err

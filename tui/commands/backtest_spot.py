@@ -44,6 +44,8 @@ def spot(context: Context, arguments: argparse.Namespace) -> ExitCode:
     _job(arguments, hours, 1000)
     if arguments.starts is not None and arguments.starts < 1:
         raise WrongUsage("--starts has to be 1 or more.")
+    if arguments.seed < 0:
+        raise WrongUsage("--seed has to be 0 or more.")
     with live_line() as line:
         found = read_traces(
             arguments.traces, available=arguments.available, changeover_hours=hours["changeover"],
@@ -151,8 +153,9 @@ def _print(judgement: Judgement, worlds: Worlds, job: Job, arguments: argparse.N
         for one in judgement.verdicts
     ]  # fmt: skip
     print_table(TITLES, rows, ALIGN)
-    zones = f"{len(judgement.zones)} zone{'s' * (len(judgement.zones) != 1)}"
-    print(f"\n{len(worlds.states):,} starts in {zones}, ticks of {job.tick_ms / 1000:g} s; ± clustered ({judgement.clusters} clusters).")
+    starts, zones = _count(len(worlds.states), "start"), _count(len(judgement.zones), "zone")
+    clusters = _count(judgement.clusters, "cluster")
+    print(f"\n{starts} in {zones}, ticks of {job.tick_ms / 1000:g} s; ± clustered ({clusters}).")
     print("saving: against all work at the on-demand price. gap: from greedy to omniscient.")
     print("vs UP: points of saving more than Uniform Progress, paired. Hours: work done.")
     if arguments.zones:
@@ -172,6 +175,10 @@ def _short(name: str) -> str:
     return {"on_demand": "OD", "omniscient": "optimum"}.get(
         name, name.replace("uniform_progress", "UP").replace("time_sliced_", "TS").replace("_plain", "0")
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _percent(value: float | None, places: int = 1) -> str:
