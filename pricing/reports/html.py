@@ -7,7 +7,7 @@ every table sums to the totals of the report: all of them show the cells of `pri
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TextIO
@@ -17,7 +17,7 @@ from pricing.money import SYMBOLS
 from pricing.report import Report
 from pricing.reports import views
 from pricing.reports.charts import Burn, Series, burn, line, ranked_bars, safe, split_bar, stacked_bars
-from pricing.reports.pages import Source, head_of, whole
+from pricing.reports.pages import Source, head_of, tables_and_totals
 from pricing.reports.style import CSS
 from pricing.reports.table import Cell, Table
 
@@ -57,7 +57,7 @@ def write_page(page: HtmlReport, stream: TextIO) -> None:
 
 def _page(page: HtmlReport) -> Iterable[str]:
     head = head_of(page.source)
-    shown = whole(page.source)
+    pieces, totals = tables_and_totals(page.source)
     money = _Money(head.currency)
     yield (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -67,17 +67,17 @@ def _page(page: HtmlReport) -> Iterable[str]:
         f"<title>{safe(page.title)}, {safe(span(head))}</title><style>{CSS}</style></head><body>{HATCH}<main>\n"
     )
     yield _header(page, head)
-    yield _tiles(head, shown.totals, money)
+    yield _tiles(head, totals, money)
     yield _notice(head)
     if page.daily is not None:
         yield _daily(page.daily, money)
         yield _utilisation(page.daily)
-    yield _idle(head, shown.totals, money)
+    yield _idle(head, totals, money)
     if page.jobs is not None:
         yield _jobs(page.jobs, money)
     for place, budget in enumerate(page.budgets):
         yield _budget(place, budget, money)
-    yield _rows(shown, money)
+    yield _rows(head.group_by, _first(pieces), totals, money)
     yield _footer(head)
     yield "</main></body></html>\n"
 
@@ -249,35 +249,48 @@ _ROW_TITLES = {
 }  # fmt: skip
 
 
-def _rows(shown: Table, money: _Money) -> str:
-    if not shown.group_by:
+@dataclass(slots=True)
+class _First:
+    """The rows that the page shows, and the others added up: no more of them is held in memory."""
+
+    rows: list[dict[str, Cell]] = field(default_factory=list)
+    others: int = 0
+    rest: dict[str, Cell] = field(default_factory=lambda: {"complete": True, "utilization_ratio": None})
+
+
+def _first(pieces: Iterable[Table]) -> _First:
+    first = _First()
+    for piece in pieces:
+        for row in piece.rows:
+            if len(first.rows) < MOST_ROWS:
+                first.rows.append(row)
+                continue
+            first.others += 1
+            first.rest["complete"] = first.rest["complete"] and row["complete"]
+            for name in _ROW_TITLES:
+                cell, sum_ = row[name], first.rest.get(name)
+                if name != "utilization_ratio" and isinstance(cell, Decimal):
+                    first.rest[name] = cell + sum_ if isinstance(sum_, Decimal) else cell
+    return first
+
+
+def _rows(keys: tuple[str, ...], first: _First, totals: dict[str, Cell], money: _Money) -> str:
+    if not keys:
         return ""
     optional = ("unused_commitment_cost", "adjustment_cost")
-    names = [name for name in _ROW_TITLES if name not in optional or shown.totals[name]]
-    if shown.totals["list_cost"] == shown.totals["total_cost"]:
+    names = [name for name in _ROW_TITLES if name not in optional or totals[name]]
+    if totals["list_cost"] == totals["total_cost"]:
         names.remove("list_cost")
-    lines = [
-        [*[str(row[key]) for key in shown.group_by], *[_cell(name, row, money) for name in names]]
-        for row in shown.rows[:MOST_ROWS]
-    ]
-    if len(shown.rows) > MOST_ROWS:
-        lines.append(_others(shown, names, money))
-    foot = ["Total", *[""] * (len(shown.group_by) - 1), *[_cell(name, shown.totals, money) for name in names]]
-    titles = [*[key.replace("_", " ").capitalize() for key in shown.group_by], *[_ROW_TITLES[name] for name in names]]
-    by = ", ".join(shown.group_by)
-    table = _table(f"Cost by {by}", titles, lines, foot, texts=len(shown.group_by))
-    return f'<section class="quiet"><h2>Cost by {safe(by)}</h2><p class="lead">{len(shown.rows):,} rows.</p>{table}</section>\n'
-
-
-def _others(shown: Table, names: Sequence[str], money: _Money) -> list[str]:
-    rest = shown.rows[MOST_ROWS:]
-    sums: dict[str, Cell] = {"complete": all(row["complete"] for row in rest), "utilization_ratio": None}
-    for name in names:
-        known = [cell for row in rest if isinstance(cell := row[name], Decimal)]
-        if name != "utilization_ratio":
-            sums[name] = sum(known, Decimal(0)) if known else None
-    cells = [_cell(name, sums, money) for name in names]
-    return [f"({len(rest):,} more rows: see the CSV)", *[""] * (len(shown.group_by) - 1), *cells]
+    blank = [""] * (len(keys) - 1)
+    lines = [[*[str(row[key]) for key in keys], *[_cell(name, row, money) for name in names]] for row in first.rows]
+    if first.others:
+        rest = dict.fromkeys(names) | first.rest
+        lines.append([f"({first.others:,} more rows: see the CSV)", *blank, *[_cell(name, rest, money) for name in names]])
+    foot = ["Total", *blank, *[_cell(name, totals, money) for name in names]]
+    titles = [*[key.replace("_", " ").capitalize() for key in keys], *[_ROW_TITLES[name] for name in names]]
+    by, count = ", ".join(keys), len(first.rows) + first.others
+    table = _table(f"Cost by {by}", titles, lines, foot, texts=len(keys))
+    return f'<section class="quiet"><h2>Cost by {safe(by)}</h2><p class="lead">{count:,} rows.</p>{table}</section>\n'
 
 
 def _cell(name: str, row: dict[str, Cell], money: _Money) -> str:
