@@ -121,18 +121,6 @@ class Demand:
             bought={key: {buy: part[first:last] for buy, part in parts.items()} for key, parts in self.bought.items()},
         )
 
-    def scaled(self, factor: float, keys: frozenset[DemandKey] | None = None) -> Demand:
-        """As if everything (or these keys) ran `factor` times."""
-
-        def times(key: DemandKey, counts: np.ndarray) -> np.ndarray:
-            return counts * factor if keys is None or key in keys else counts
-
-        return replace(
-            self,
-            counts={key: times(key, counts) for key, counts in self.counts.items()},
-            bought={key: {buy: times(key, part) for buy, part in parts.items()} for key, parts in self.bought.items()},
-        )
-
 
 def hour_of(moment: datetime) -> int:
     """Hours since 1970 of an aware time, rounded down."""

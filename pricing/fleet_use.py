@@ -97,10 +97,6 @@ class JobUse(NamedTuple):
     measured_hours: float
     busy_hours: float
 
-    @property
-    def utilisation(self) -> float | None:
-        return self.busy_hours / self.measured_hours if self.measured_hours else None
-
 
 @dataclass(frozen=True)
 class FleetUse:

@@ -53,10 +53,6 @@ class Rate(NamedTuple):
     zone: str | None = None
     """The only zone where it holds; None: the whole region."""
 
-    @property
-    def term_hours(self) -> int | None:
-        return None if self.term_months is None else self.term_months * HOURS_PER_MONTH
-
 
 def in_dollars(terms: Terms, now: datetime) -> tuple[Terms, list[str]]:
     """The terms with every commitment in USD at the exchange rate of `now`; those without a rate are left out and named."""

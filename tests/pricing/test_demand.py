@@ -145,12 +145,12 @@ def test_a_file_that_is_not_there_and_a_folder_are_told(tmp_path: Path) -> None:
         read_usage(tmp_path)
 
 
-def test_a_part_of_the_time_and_a_multiple_of_the_demand(tmp_path: Path) -> None:
+def test_a_part_of_the_time(tmp_path: Path) -> None:
     demand = read(tmp_path, HEAD + "".join(row(hour, hour) for hour in range(24)))
     part = demand.between(datetime(2026, 3, 1, 2, 30, tzinfo=UTC), datetime(2026, 3, 1, 6, 59, tzinfo=UTC))
     assert part.start.hour == 3 and part.series(P4D).tolist() == [3, 4, 5]
     assert demand.between(datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)).hours == 0
-    assert demand.last(1).hours == 24 and demand.scaled(2.0).counts[P4D].sum() == 2 * demand.counts[P4D].sum()
+    assert demand.last(1).hours == 24 and demand.last(3).hours == 24
 
 
 # --- the ledger -----------------------------------------------------------------------------------------------------

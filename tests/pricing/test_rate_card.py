@@ -104,7 +104,7 @@ def test_a_file_amortises_the_upfront_payment_over_the_term_exactly(tmp_path: Pa
         (Fraction("7.5") + Fraction(64000, 8760), "partial_upfront"),
         (Fraction("15.42"), "no_upfront"),
     ]
-    assert {rate.term_hours for rate in reserved} == {8760}
+    assert {rate.term_months for rate in reserved} == {12}
     assert found.shape(P3) is not None and found.keys() == [P3._replace(cloud=None)]
 
 
