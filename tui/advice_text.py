@@ -206,9 +206,8 @@ def card(advice: Advice, place: int, width: int) -> Iterator[str]:
     """All about one action."""
     action = advice.actions[place]
     yield from wrapped(f"{place + 1}. {action.what}", width, "   ")
-    yield from wrapped(
-        f"   saves {money(action.saving_per_month, whole=False)} a month ({span(*action.saving_range)})", width, "   "
-    )
+    saving = f"{money(action.saving_per_month, whole=False)} a month ({span(*action.saving_range)})"
+    yield from wrapped(f"   saves {saving} if what was seen goes on: a range of the evidence, no forecast", width, "   ")
     if action.partial:
         yield "   partial: some of what it rests on is not known (see below)"
     if others := advice.overlaps[place]:
