@@ -25,6 +25,7 @@ from pricing.errors import PricingError
 
 LOOK_BACKS = (7, 30, 60)
 LEAST_DAYS = 7
+SOON_DAYS = 31
 
 
 class Held(NamedTuple):
@@ -108,7 +109,7 @@ def recommend(
         saving_range=saving_range,
         look_backs=told,
         known_hours=len(evidence.hours),
-        reasons=_reasons(past, evidence, count, wanted, term_days),
+        reasons=_reasons(past, evidence, count, wanted, term_days, held),
         risks=_risks(past, evidence, count, told, expiring, term_days, known),
     )
 
@@ -135,7 +136,9 @@ def _wanted(past: History, held: Sequence[Held], ratio: Fraction, term_days: int
     return rules(policy)[0].begin(Deal(term_days, float(ratio))).buy(past, active)
 
 
-def _reasons(past: History, evidence: Evidence, count: int, wanted: int, term_days: int) -> tuple[str, ...]:
+def _reasons(
+    past: History, evidence: Evidence, count: int, wanted: int, term_days: int, held: Sequence[Held]
+) -> tuple[str, ...]:
     ratio = evidence.rate / evidence.alternative
     if ratio >= 1:
         return ("The commitment costs as much as an hour without it, or more.",)
@@ -149,7 +152,9 @@ def _reasons(past: History, evidence: Evidence, count: int, wanted: int, term_da
     if wanted:
         return ("What is needed now was not needed for long enough: over all known hours it would not have paid off.",)
     if evidence.owned:
-        return (f"The {evidence.owned} owned cover what pays off.",)
+        soon = sum(one.count for one in held if one.days_left is not None and one.days_left <= SOON_DAYS)
+        ending = f"; {soon} of them end within {SOON_DAYS} days: look again then" if soon else ""
+        return (f"The {evidence.owned} owned cover what pays off{ending}.",)
     return (f"No further node is expected to run for more than {_percent(ratio)} of the next {term_days} days, the break-even.",)
 
 

@@ -20,17 +20,6 @@ STANDARD = (
     "online-random", "on-demand", "peak",
 )  # fmt: skip
 """What a backtest compares unless it is told; `look-back-Nd` makes others."""
-MEANING = {
-    "rackrate": "expected coverage from the depth of each level under the demand; Rackrate's own",
-    "look-back-7d": "what the clouds recommend: best for the last 7 days (any number of days)",
-    "least-look-back": "the least of the last 1, 3 and 7 days",
-    "spell": "how long levels stayed on before, by age",
-    "spell-dp": "the same, with optimal waiting",
-    "online": "Wang, Li, Liang: commit once as much was paid on demand",
-    "online-random": "the same with a random threshold, mean of 8",
-    "on-demand": "never commits",
-    "peak": "covers the highest hour so far",
-}
 
 
 def rules(name: str) -> Sequence[Rule]:

@@ -145,9 +145,15 @@ COMMITMENTS_EPILOG = """examples:
   rackrate backtest commitments fleet.csv --term 28d --discount 0.37
   rackrate backtest commitments fleet.csv --term 1y --discount 0.44 --policy rackrate --policy look-back-30d
 
-A policy decides at 00:00 UTC of each day, from the hours before, how many to buy for a term that begins there. Policies:
-rackrate, look-back-Nd (what the clouds recommend), least-look-back, spell, spell-dp, online, online-random, on-demand, peak.
-Costs are told over the clairvoyant optimum (a linear program that knows all hours) and as saving against all on-demand.
+A policy decides at 00:00 UTC of each day, from the hours before, how many to buy for a term that begins there:
+  rackrate          expected coverage of each level, from its depth under the demand and the pool's own moves
+  look-back-7d      what the clouds recommend: the best for the last 7 days (or any number of days)
+  least-look-back   the least of the last 1, 3 and 7 days
+  spell, spell-dp   how long levels stayed on before, by age; the second also weighs waiting
+  online            commits once as much was paid on demand (Wang, Li, Liang); online-random: a random threshold
+  on-demand, peak   never commits; covers the highest hour so far
+Costs are told over the clairvoyant optimum (a linear program that knows all hours), savings against all on-demand. With
+--json: one row for each policy and series, then the means.
 """
 
 

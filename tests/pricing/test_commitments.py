@@ -33,6 +33,8 @@ def test_a_steady_pool_is_covered_on_top_of_what_is_owned() -> None:
     assert "63 %" in one.reasons[0] and any("4 times as long as the 90 days" in risk for risk in one.risks)
     assert any("3 of the 4 owned end within the term" in risk for risk in one.risks)
     assert told(np.full(24 * 90, 10.0), held=[Held(12, None)]).reasons == ("The 12 owned cover what pays off.",)
+    ending = told(np.full(24 * 90, 10.0), held=[Held(6, 20), Held(6, 200)])
+    assert ending.reasons == ("The 12 owned cover what pays off; 6 of them end within 31 days: look again then.",)
 
 
 def test_the_clouds_rule_is_there_to_compare_with() -> None:

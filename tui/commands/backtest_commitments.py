@@ -69,9 +69,11 @@ def _days(option: str, text: str) -> int:
 
 
 def _policies(names: Sequence[str]) -> dict[str, Sequence[Rule]]:
+    from pricing.commitments_backtest import CLAIRVOYANT
     from pricing.commitments_policies import STANDARD, rules
 
-    return {name.strip().lower().replace("_", "-"): rules(name) for name in names or STANDARD}
+    wanted = [name.strip().lower().replace("_", "-") for name in names or STANDARD]
+    return {name: rules(name) for name in wanted if name != CLAIRVOYANT}
 
 
 def _read(arguments: argparse.Namespace) -> list[Series]:
