@@ -184,7 +184,9 @@ def _complain_of_packages(error: Exception) -> int:
 
 
 def _complain(sentence: str, code: ExitCode) -> int:
-    sys.stderr.write(f"rackrate: {sentence}\n")
+    """A sentence may hold words of a file or of an agent: nothing in them reaches the terminal as a control sequence."""
+    safe = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in sentence)
+    sys.stderr.write(f"rackrate: {safe}\n")
     return code
 
 

@@ -231,6 +231,15 @@ def test_wrong_usage_is_exit_2_and_one_sentence(home: Path, arguments: tuple[str
     assert done.out == ""
 
 
+def test_no_control_sequence_of_a_file_reaches_the_terminal_in_a_sentence(tmp_path: Path) -> None:
+    plan = tmp_path / "w.toml"
+    plan.write_text('name = "a\\u001b]52;c;aGk=\\u0007"\n[work]\n"key\\u001b[2J" = 1\n')
+    for arguments in (("plan", str(plan)), ("plan", "\x1b[2J.toml"), ("cost", "--tz", "Mars\x1b[31m"), ("ledger", "backup", "/no\x9b/x")):
+        done = rackrate(tmp_path, *arguments)
+        assert done.code != 0 and done.err.startswith("rackrate: "), done
+        assert all(sign.isprintable() or sign == "\n" for sign in done.err), done
+
+
 def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(home: Path, tmp_path: Path) -> None:
     write_config(tmp_path, one_node(home))
     assert rackrate(tmp_path, "sync").code == 0
