@@ -42,9 +42,10 @@ class Recommendation:
     `count`: to buy now, on top of what is owned (0: nothing, and `reasons` says why). `target`: active ones wanted now.
     `owned`, `expiring`: active now, and of these those that end within the term. `saving_per_month`: exact, had the evidence
     repeated, against paying `alternative` for what `owned` does not cover; `saving_range`: from the least to the most of its
-    90 % interval by a bootstrap of whole days (weeks, where there are at least 8) and of the last 7, 30 and 60 days alone. `utilisation`: share of the known hours in which the last commitment
-    bought (or, with none, the next one) would have been used. `look_backs`: days -> the count that the clouds' rule would
-    tell from these last days alone; windows longer than the history are absent.
+    90 % interval by a bootstrap of whole days (weeks, where there are at least 8) and of the last 7, 30 and 60 days alone.
+    `utilisation`: share of the known hours in which the last commitment bought (or, with none, the next one) would have been
+    used. `look_backs`: days -> the count that the clouds' rule would tell from these last days alone; windows longer than the
+    history are absent.
     """
 
     count: int
