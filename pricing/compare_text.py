@@ -105,7 +105,8 @@ def notes(comparison: Comparison, *, account: str | None = None) -> Iterator[str
     if repeated is not None:
         yield (
             f"{repeated.lines:,} lines ({float(repeated.cost):,.2f} {comparison.currency}) say in every cell what another line "
-            f"says (first row {repeated.row}, like row {repeated.original}) and are counted: is a part of the bill in the file twice?"
+            f"says (first row {repeated.row}, like row {repeated.original}) and are counted: is a part of the bill in the file "
+            "twice?"
         )
 
 

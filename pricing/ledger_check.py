@@ -14,30 +14,48 @@ from itertools import islice
 from pricing.ledger_cpu import unbalanced
 from pricing.ledger_merge import HOURS_PER_DAY
 from pricing.ledger_tiling import FAULTS, Tiling
+from pricing.sqlite_beside import Beside
 
 Progress = Callable[[int, int], None]
-"""(hours that were looked at, hours in all); none in all while SQLite looks at its pages."""
+"""(hours that were looked at, hours in all)"""
 
 
 def check(connection: sqlite3.Connection, on_progress: Progress = lambda done, count: None) -> list[str]:
     """One sentence per fault, at most twenty of a kind. Reads the whole ledger, which takes seconds per million rows."""
-    on_progress(0, 0)
-    damage = connection.execute(f"PRAGMA integrity_check({FAULTS})")
-    faults = [f"SQLite finds damage: {text}" for (text,) in damage if text != "ok"]
-    return faults or [*_counts(connection), *_walked(connection, on_progress), *_processors(connection)]
+    with Beside(connection) as beside:
+        damage, sums = beside.run(_damage), beside.run(_sums)
+        try:
+            rest = [*_counts(connection), *_tiled(connection, on_progress), *_processors(connection)]
+            rest = [*sums.result(), *rest]
+        except Exception:  # noqa: BLE001 - whatever damage does to those who read it
+            if not damage.result():
+                raise
+        return damage.result() or rest
 
 
-def _walked(connection: sqlite3.Connection, on_progress: Progress) -> list[str]:
-    """The sums and the tiling, hour by hour: what is sorted fits into memory, and a page is read once for both."""
+def _damage(connection: sqlite3.Connection) -> list[str]:
+    found = connection.execute(f"PRAGMA integrity_check({FAULTS})")
+    return [f"SQLite finds damage: {text}" for (text,) in found if text != "ok"]
+
+
+def _tiled(connection: sqlite3.Connection, on_progress: Progress) -> list[str]:
     hours = list(_hours_with_rows(connection))
-    rolled = {hour for (hour,) in connection.execute("SELECT DISTINCT hour FROM rolled_hours")}
-    tiling, sums = Tiling(connection, rolled_until(connection) or 0), _Sums(connection, rolled)
+    tiling = Tiling(connection, rolled_until(connection) or 0)
+    on_progress(0, len(hours))
     for done, hour in enumerate(hours, 1):
         tiling.take(hour)
-        sums.take(hour)
         if not done % HOURS_PER_DAY or done == len(hours):
             on_progress(done, len(hours))
-    return [*sums.faults(), *tiling.faults()]
+    return tiling.faults()
+
+
+def _sums(connection: sqlite3.Connection) -> list[str]:
+    """Whether the sums per hour and per day are those of the rows: hour by hour, so that what is sorted fits into memory."""
+    rolled = {hour for (hour,) in connection.execute("SELECT DISTINCT hour FROM rolled_hours")}
+    sums = _Sums(connection, rolled)
+    for hour in _hours_with_rows(connection):
+        sums.take(hour)
+    return list(sums.faults())
 
 
 def _hours_with_rows(connection: sqlite3.Connection) -> Iterator[int]:
@@ -56,7 +74,8 @@ def _counts(connection: sqlite3.Connection) -> Iterator[str]:
     for node, meter, due, missing, rows in connection.execute(
         "WITH gone AS (SELECT meter_id, SUM(to_sequence - from_sequence + 1) AS missing FROM gaps GROUP BY meter_id),"
         " here AS (SELECT meter_id, SUM(rows) AS rows FROM (SELECT meter_id, SUM(rows) AS rows FROM usage"
-        " GROUP BY hour, node_id, meter_id UNION ALL SELECT meter_id, rows FROM rolled_hours UNION ALL SELECT meter_id, rows FROM cpu_usage) GROUP BY meter_id)"
+        " GROUP BY hour, node_id, meter_id UNION ALL SELECT meter_id, rows FROM rolled_hours"
+        " UNION ALL SELECT meter_id, rows FROM cpu_usage) GROUP BY meter_id)"
         " SELECT nodes.name, meters.name, cursor - elsewhere, COALESCE(missing, 0), COALESCE(rows, 0) FROM meters"
         " JOIN nodes ON nodes.id = node_id LEFT JOIN gone ON gone.meter_id = meters.id"
         " LEFT JOIN here ON here.meter_id = meters.id"
@@ -86,7 +105,9 @@ class _Sums:
         sums = self._connection.execute(
             "SELECT COUNT(*) FROM hours WHERE at NOT IN (SELECT value FROM json_each(?))", (among,)
         ).fetchone()[0]
-        wrong = max(self._wrong, sums - self._right) + (wrong_hours(self._connection, sorted(self._rolled)) if self._rolled else 0)
+        wrong = max(self._wrong, sums - self._right)
+        if self._rolled:
+            wrong += wrong_hours(self._connection, sorted(self._rolled))
         if wrong:
             yield f"{wrong} sums of hours are not those of the rows"
         wrong = self._wrong_days()

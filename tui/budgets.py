@@ -154,7 +154,9 @@ def alert_records(alerts: Sequence[BudgetAlert]) -> list[dict[str, Any]]:
     ]
 
 
-def alert_rows(states: Sequence[BudgetState], before: Sequence[wire.Alert], previous: Sequence[BudgetState]) -> tuple[wire.Alert, ...]:
+def alert_rows(
+    states: Sequence[BudgetState], before: Sequence[wire.Alert], previous: Sequence[BudgetState]
+) -> tuple[wire.Alert, ...]:
     """The alerts of budgets among those of nodes, the worst first. `before`, `previous`: what was told and known last."""
     since = {alert.key: alert.since for alert in before}
     of_name = {state.budget.name: state for state in states}

@@ -58,7 +58,7 @@ def check(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 
 def _checked(done: int, count: int) -> None:
-    _progress(f"{done:,} of {count:,} hours checked" if count else "checking the file's pages")
+    _progress(f"{done:,} of {count:,} hours checked")
 
 
 def _record(found: LedgerState, now: datetime) -> dict[str, Any]:
