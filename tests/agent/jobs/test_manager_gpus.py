@@ -15,6 +15,7 @@ import pytest
 from agent import wire
 from agent.errors import JobRefused
 from agent.isolation.mps import MpsGpu
+from agent.meter_cpu import CpuClaim
 from tests.support.fake_mps.rig import FakeMps, fake_mps
 from tests.support.job_node import NODE, JobNode, job_node, sh
 
@@ -200,10 +201,12 @@ async def test_a_dry_run_of_a_share_lists_what_mps_would_be_told(fake_mps: FakeM
 
 async def test_the_meter_is_told_who_holds_what_at_once() -> None:
     told: list[dict[str, Any]] = []
+    of_cpus: set[CpuClaim] = set()
 
     class Meter:
-        def claim(self, claims: dict[str, Any]) -> None:
+        def claim(self, claims: dict[str, Any], cpu: tuple[CpuClaim, ...]) -> None:
             told.append(claims)
+            of_cpus.update(cpu)
 
     node = JobNode(1)
     try:
@@ -212,7 +215,9 @@ async def test_the_meter_is_told_who_holds_what_at_once() -> None:
         (uuid,) = job.gpus
         held = [claims for claims in told if claims]
         assert held and {(one.job, one.project, one.share) for one in held[0][uuid]} == {(job.id, "vision", 10**6)}
-        assert told[-1] == {}
+        assert told[-1] == {} and not of_cpus
+        plain = await node.run(sh("true"), memory_bytes=64 << 20, user="root" if os.geteuid() == 0 else None)
+        assert of_cpus == {CpuClaim(plain.user, None, plain.id, 500, 64 << 20)} and told[-1] == {}
     finally:
         await node.clear()
 
