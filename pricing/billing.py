@@ -3,7 +3,8 @@
 Invariant: `billed` is never below what the rule's own words say and is a whole number of its granularity, unless it
 is 0. What a report counts by default is the time that was measured; the difference is counted (as `idle_billing_cost`)
 only where the terms say `[billing] count_minimum = true`, because when a machine really began and ended is not in the
-usage rows: an agent starts after its machine, and a placement also ends when its configuration changes.
+usage rows: an agent starts after its machine, and a placement also ends when its configuration changes. That a cloud took
+a node back is in the ledger (see `interrupted`): a first hour that is free then is free in every report.
 """
 
 from __future__ import annotations
