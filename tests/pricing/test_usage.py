@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import get_args
 
 from agent import wire
-from pricing.usage import ENERGY_SOURCES, KINDS, Owned, Placed
+from pricing.usage import CPU, ENERGY_SOURCES, KINDS, Owned, Placed
 
 
 def test_kinds_and_energy_sources_are_those_of_the_wire() -> None:
-    assert set(KINDS) == set(get_args(wire.UsageKind))
+    assert {*KINDS, CPU} == set(get_args(wire.UsageKind))
     assert set(ENERGY_SOURCES) == set(get_args(wire.EnergySource))
 
 
