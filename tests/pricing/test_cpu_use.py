@@ -381,3 +381,18 @@ def older(path: Path) -> None:
         connection.execute("PRAGMA user_version = 3")
     connection.close()
     assert ledger_schema.SCHEMA_VERSION > 3
+
+
+@pytest.mark.parametrize("by", ["", "user", "purchase", "day"])
+def test_on_many_nodes_that_a_report_cannot_tell_apart_the_sums_are_those_of_each(by: str) -> None:
+    one = node()
+    with an_hour_of(one, gpu(0, ANN)) as alone, Ledger.open(":memory:") as ledger:
+        page = one.meter.usage(0, 10_000)
+        for number in range(60):
+            name = f"n{number}"
+            placements = [placed(each)._replace(node=name) for each in page.placements]
+            rows = [row._replace(gpu=row.gpu and f"{name}-{row.gpu}") for row in usage_rows(page.rows)]
+            ledger.take(name, "m", rows, placements, 1, last_sequence=page.last_sequence)
+        assert ledger.check() == []
+        single = costs(report(alone, by))
+        assert costs(report(ledger, by)) == {key: (60 * allocated, 60 * idle) for key, (allocated, idle) in single.items()}

@@ -173,3 +173,16 @@ def test_whatever_is_free_groupings_add_up_and_the_rest_is_as_it_was(seed: int, 
         costs = [{row.keys[0]: row.total_cost for row in one.rows} for one in (before, after)]
         assert all((costs[1][name] or 0) <= (cost or 0) for name, cost in costs[0].items())
         assert all(costs[1][name] == cost for name, cost in costs[0].items() if name != "n0")
+
+
+@pytest.mark.parametrize("by", ["", "user", "purchase", "day"])
+def test_one_of_many_nodes_that_a_report_cannot_tell_apart_is_free(by: str) -> None:
+    with Ledger.open(":memory:") as ledger:
+        for number in range(60):
+            name = f"spot-{number}"
+            rows = [row._replace(gpu=f"{name}-{row.gpu}") for row in minutes(0, 40)]
+            told = [interrupted(40)] if number == 7 else []
+            ledger.take(name, "m1", rows, [placed()._replace(node=name)], 1, interruptions=told)
+        found = report(ledger, by)
+        assert found.totals.total_cost == 59 * PRICE * Fraction(40, 60)
+        assert found.totals.held_share_ms == 60 * 40 * MINUTE * 10**6
