@@ -216,7 +216,7 @@ def job_of(
 
 
 def policy_of(name: str) -> Policy:
-    """A policy by its name: one of `POLICIES`, or `time_sliced_N`."""
+    """A policy by its name: one of `POLICIES`, `time_sliced_N`, or `own` for `rackrate`."""
     from pricing.spot_own import Rackrate
     from pricing.spot_rules import Greedy, OnDemand, TimeSliced, UniformProgress
 
@@ -226,6 +226,7 @@ def policy_of(name: str) -> Policy:
         "uniform_progress": UniformProgress,
         "uniform_progress_plain": lambda: UniformProgress(hysteresis=False),
         "rackrate": Rackrate,
+        "own": Rackrate,
     }
     slices = re.fullmatch(r"time_sliced(?:_|\()?([1-9][0-9]{0,3})?\)?", name)
     if slices:
