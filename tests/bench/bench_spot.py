@@ -1,6 +1,7 @@
 """Spot policies under a deadline on recorded availability: the paper's table, our policy out of sample, speed.
 
-Invariant: prints figures, asserts none. `python tests/bench/bench_spot.py [--quick]`; needs ../shared/data/spot beside the
+Invariant: prints figures, asserts none. `python tests/bench/bench_spot.py [--quick]` (8 minutes of CPU, most of them for the
+optimum at the shortest changeover; --quick: two cells of each table, one minute); needs ../shared/data/spot beside the
 project. Our policy is never judged on a zone that it was fitted on: in 2022 each zone by a model of the seven others, in 2023
 all zones by a model of 2022.
 """

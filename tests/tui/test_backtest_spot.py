@@ -52,6 +52,7 @@ def test_the_json_has_the_agreed_shape(run: Run, traces: Path) -> None:
     rows = {row["policy"]: row for row in found["policies"]}
     assert {row["late_runs"] for row in rows.values()} == {0} and {row["runs"] for row in rows.values()} == {6}
     assert rows["omniscient"]["saving_ratio"] == max(row["saving_ratio"] for row in rows.values())
+    assert rows["on_demand"]["cost"] == "13.2600", "26 ticks of ten minutes: four hours and a changeover"
     assert rows["on_demand"]["on_demand_hours"] == 4 and rows["on_demand"]["spot_hours"] == 0
     assert [zone["zone"] for zone in found["zones"]] == ["east", "west"] and found["tick_seconds"] == 600
 

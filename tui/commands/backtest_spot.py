@@ -204,6 +204,7 @@ def _record(
     return {
         "policies": [
             {name: round(value, 6) if isinstance(value, float) else value for name, value in asdict(one).items()}
+            | {"cost": f"{one.cost:.4f}"}
             for one in judgement.verdicts
         ],
         "starts": len(worlds.states),
