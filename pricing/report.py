@@ -58,7 +58,9 @@ class Row(NamedTuple):
     adjustment_cost: Fraction | None = Fraction(0)
     """Corrections of closed months that were noticed in this range; may be negative."""
     allocated_unused_cost: Fraction | None = Fraction(0)
-    """Of `allocated_cost`: held, measured, and no kernel ran. (A row cut at less than a millisecond may bring -1e-9.)"""
+    """Of `allocated_cost`: held, measured, and no kernel ran. (A row cut at less than a millisecond may bring -1e-9.)
+    At the whole price of the GPU: it exceeds `allocated_cost` where jobs without a GPU take a part of a GPU that is hardly used;
+    tables tell at most `allocated_cost`."""
     list_cost: Fraction | None = None
     """The same use at the catalog's prices; None if not known. Nothing for unused commitments and adjustments."""
     contracted_cost: Fraction | None = None

@@ -102,7 +102,10 @@ def _add_unused(
     limits = [_cents(whole[place]) for place in priced]
     wanted = sums[name] if name in sums else _rounded(totals.allocated_unused_cost, CENTS)
     goal = min(_cents(wanted), _cents(sums["allocated_cost"]))
-    units = capped([_scaled(rows[place].allocated_unused_cost or Fraction(0), CENTS) for place in priced], goal, limits)
+    scaled = [_scaled(rows[place].allocated_unused_cost or Fraction(0), CENTS) for place in priced]
+    if any((row.allocated_unused_cost or 0) > (row.allocated_cost or 0) for row in rows):  # jobs without a GPU took from it
+        goal = min(goal, int(sum(min(unit, limit) for unit, limit in zip(scaled, limits, strict=True))))
+    units = capped(scaled, goal, limits)
     shown[name] = [None] * len(rows)
     for place, unit in zip(priced, units, strict=True):
         shown[name][place] = Decimal(unit).scaleb(-CENTS)

@@ -29,6 +29,7 @@ from pricing.owned import Commitment
 from pricing.rates import Pricing
 from pricing.report import Report
 from pricing.reports.focus import FocusSource, facts_of, write_csv
+from pricing.reports.table import table
 from pricing.terms import Terms
 from pricing.usage import Interruption, Placed, Usage
 from pricing.weights import GIB, Weights
@@ -396,3 +397,11 @@ def test_on_many_nodes_that_a_report_cannot_tell_apart_the_sums_are_those_of_eac
         assert ledger.check() == []
         single = costs(report(alone, by))
         assert costs(report(ledger, by)) == {key: (60 * allocated, 60 * idle) for key, (allocated, idle) in single.items()}
+
+
+@pytest.mark.parametrize(("busy", "unused"), [(0.0, "9.25"), (0.5, "5.00"), (1.0, "0.00")])
+def test_what_is_told_as_held_and_not_used_never_exceeds_what_is_allocated(busy: float, unused: str) -> None:
+    with an_hour_of(node(), gpu(0, ANN, utilization_ratio=busy)) as ledger:
+        told = table(report(ledger, "user"))
+        cells = [str(row["allocated_unused_cost"]) for row in (*told.rows, told.totals)]
+        assert cells == [unused, "0.00", unused]
