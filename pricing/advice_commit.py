@@ -4,8 +4,7 @@ Invariant: each purchase saves on the evidence, after those told before it; thei
 plan. Nothing is advised on less than a week of evidence.
 
 The plan is the cheapest one (`commitment_mix_lp`) within what the sizing rule would hold (`commitments.recommend`); what would
-have been best in hindsight stands beside it as evidence. The range is that of the look-back windows and of each week (each four
-weeks, in half a year and more).
+have been best in hindsight stands beside it as evidence. The range: see `commitment_range`.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from pricing.commitment_mix_calls import calls_of, commitment_of, how_of
 from pricing.commitment_mix_lp import Plan, cheapest, hindsight
 from pricing.commitment_mix_offers import Mix, Offer, mix_of
 from pricing.commitment_mix_owned import active, covers
+from pricing.commitment_range import Purchase, Range, range_of
 from pricing.commitments import recommend
 from pricing.demand import DemandKey
 
 LEAST_DAYS = 7
 ENOUGH_DAYS = 30
 LOOK_BACKS = (7, 30, 60)
-BLOCK_DAYS, MANY_BLOCKS = 28, 6
 HALVINGS = 12
 MANY = 5
 """Purchases that share pools: beyond, what each of them saves is split by floats, and only their sum is exact."""
@@ -98,6 +97,8 @@ class _Part:
     covered: np.ndarray
     """float (pools,): node-hours a month that it pays for."""
     used: float | None
+    left: np.ndarray
+    """float (pools, known hours): what nothing before it covers."""
     falls_to: float | None = None
     """The share of the demand of today at which it no longer pays, if all of it falls alike."""
 
@@ -119,9 +120,9 @@ def _parts(mix: Mix, plan: Plan, chosen: Sequence[int]) -> list[_Part]:
         part = _Part(
             mix.offers[place], place, bought[place], (old - new) * hours, before.costs - after.costs,
             np.maximum((before.left - after.left).mean(axis=1), 0.0) * HOURS_PER_MONTH,
-            after.used[len(mix.problem.owned) + place],
+            after.used[len(mix.problem.owned) + place], before.left,
         )  # fmt: skip
-        found.append(replace(part, falls_to=_falls_to(mix, part, before.left)))
+        found.append(replace(part, falls_to=_falls_to(mix, part)))
         before = after
     return found
 
@@ -137,16 +138,16 @@ def _action(case: Case, mix: Mix, part: _Part, best: Sequence[Fraction]) -> Acti
     offer = part.offer
     ratio = _ratio(mix, part)
     count = part.amount / offer.option.step if not offer.is_plan else part.amount
-    low, high = _range(case, part)
+    told = _range(mix, part, ratio)
     partial = case.demand.days < ENOUGH_DAYS or case.demand.partial or any(rate.estimated for rate in offer.rates.values())
     return Action(
         kind="commit",
         what=_what(offer, count),
         saving_per_month=part.saving,
-        saving_range=(min(low, part.saving), max(high, part.saving)),
-        evidence=_evidence(case, mix, part, count, best),
+        saving_range=(min(told.low, part.saving), max(told.high, part.saving)),
+        evidence=_evidence(case, mix, part, count, best) | told.evidence,
         break_even=_break_even(case, mix, part, ratio),
-        risks=_risks(case, mix, part, ratio),
+        risks=(*_risks(case, mix, part, ratio), *told.risks),
         how=how_of(case, offer, count),
         partial=bool(partial),
         claims={key: Fraction(float(hours)) for key, hours in zip(mix.keys, part.covered, strict=True) if hours > 0},
@@ -175,14 +176,13 @@ def _ratio(mix: Mix, part: _Part) -> Fraction:
     return paid / whole if whole else Fraction(1)
 
 
-def _falls_to(mix: Mix, part: _Part, left: np.ndarray) -> float | None:
-    """By bisection. `left`: float (pools, hours), what nothing before it covers."""
+def _falls_to(mix: Mix, part: _Part) -> float | None:
+    """By bisection."""
     ratio, amount = float(_ratio(mix, part)), float(part.amount)
-    pools = [pool for pool in part.offer.option.use if part.covered[pool] > 0]
-    use = np.array([float(part.offer.option.use[pool]) for pool in pools])
+    pools, use = _covered(part)
 
     def pays(share: float) -> bool:
-        there = np.maximum(left[pools] - (1 - share) * mix.series[pools], 0.0)
+        there = np.maximum(part.left[pools] - (1 - share) * mix.series[pools], 0.0)
         return float(np.minimum(use @ there, amount).mean()) > ratio * amount
 
     low, high = 0.0, 1.0
@@ -192,14 +192,21 @@ def _falls_to(mix: Mix, part: _Part, left: np.ndarray) -> float | None:
     return high if pools else None
 
 
-def _range(case: Case, part: _Part) -> tuple[Fraction, Fraction]:
-    """The least and the most of the look-back windows and of each week (of each four, where there are many), USD a month."""
-    hours = part.by_hour
-    windows = [hours[-24 * days :] for days in LOOK_BACKS if len(hours) >= 24 * days]
-    block = 24 * (BLOCK_DAYS if len(hours) >= 24 * MANY_BLOCKS * BLOCK_DAYS else 7)
-    windows += [hours[start : start + block] for start in range(0, len(hours) - block + 1, block)]
-    means = [float(window.mean()) * HOURS_PER_MONTH for window in windows] or [float(part.saving)]
-    return Fraction(round(min(means) * 100), 100), Fraction(round(max(means) * 100), 100)
+def _covered(part: _Part) -> tuple[list[int], np.ndarray]:
+    """(the pools that it pays for, what a node-hour of each takes of it)."""
+    pools = [pool for pool in part.offer.option.use if part.covered[pool] > 0]
+    return pools, np.array([float(part.offer.option.use[pool]) for pool in pools])
+
+
+def _range(mix: Mix, part: _Part, ratio: Fraction) -> Range:
+    pools, use = _covered(part)
+    return range_of(
+        Purchase(
+            float(part.amount), float(part.offer.option.step), use @ mix.series[pools], use @ part.left[pools], part.by_hour,
+            float(part.saving), float(part.offer.option.cost * part.amount) * HOURS_PER_MONTH, ratio,
+            round(part.offer.term_months * 365 / 12),
+        )
+    )  # fmt: skip
 
 
 def _evidence(case: Case, mix: Mix, part: _Part, count: Fraction, best: Sequence[Fraction]) -> dict[str, object]:

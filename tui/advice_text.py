@@ -207,7 +207,9 @@ def card(advice: Advice, place: int, width: int) -> Iterator[str]:
     action = advice.actions[place]
     yield from wrapped(f"{place + 1}. {action.what}", width, "   ")
     saving = f"{money(action.saving_per_month, whole=False)} a month ({span(*action.saving_range)})"
-    yield from wrapped(f"   saves {saving} if what was seen goes on: a range of the evidence, no forecast", width, "   ")
+    forward = "walk_forward" in action.evidence
+    known = "the range is of how demand may go on" if forward else "the range is of the evidence alone"
+    yield from wrapped(f"   saves {saving} if what was seen goes on; {known}", width, "   ")
     if action.partial:
         yield "   partial: some of what it rests on is not known (see below)"
     if others := advice.overlaps[place]:

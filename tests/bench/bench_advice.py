@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from pricing.advice import KINDS, Advice, Case, advise
-from pricing.advice_judge import after, judge
+from pricing.advice_judge import Judgement, after, judge
 from pricing.catalog import Catalog
-from pricing.demand import from_ledger, read_usage, with_clouds
+from pricing.demand import Demand, from_ledger, read_usage, with_clouds
+from pricing.demand_series import Series, philly_series
 from pricing.fleet_read import read_fleet
 from pricing.ledger import Ledger
 from pricing.ledger_merge import HOUR_MS
 from pricing.rate_card import CatalogCard, FileCard, LayeredCard, RateCard, read_rates
 from pricing.terms import Terms
+from pricing.traces import philly_jobs
 from pricing.usage import KINDS as USAGE_KINDS
 from pricing.usage import WHOLE_SHARE
 from tests.bench import philly_usage
@@ -204,31 +206,51 @@ def bench_philly(folder: Path) -> None:
     if not philly_usage.TRACE.is_file():
         print("philly: ../shared/data/usage is not here")
         return
-    (folder / "philly.csv").write_text("\n".join(philly_usage.usage_lines()))
     (folder / "philly_rates.csv").write_text("\n".join(philly_usage.rate_lines()))
-    whole = read_usage(folder / "philly.csv")
     card = read_rates(folder / "philly_rates.csv", Catalog.embedded())
-    print("philly as p3.16xlarge, 1 y reserved at 37 % off: advised at a date, judged on all that follows")
-    print(
-        f"  {'advised on':<12} {'later h':>8} {'bought':>7} {'promised':>12} {'saved':>12} {'hindsight':>12}   the clouds' rule"
-    )
+    *clusters, whole = philly_series(philly_jobs(philly_usage.TRACE))
+    demand = _philly(folder, whole)
+    print("philly as p3.16xlarge, 1 y reserved at 37 % off: advised at a date, judged on all that follows ($)")
+    print(f"  {'advised on':<11} {'later h':>7} {'bought':>6} {'promised':>9} {'its range':>19} {'saved':>9} {'hindsight':>9}  clouds' rule")
     sums: dict[str, Fraction] = defaultdict(Fraction)
-    for days in (21, 28, 35, 42, 49, 56, 63):
-        at = whole.start + timedelta(days=days)
-        case = Case(whole.between(whole.start, at), card, at)
-        advice = advise(case, ("commit",))
-        found = judge(advice, case, after(case, whole))
+    for at, found in _judged(demand, card):
         if found is None:
             print(f"  {at:%Y-%m-%d}   nothing advised")
             continue
-        rule = ", ".join(f"{days} d: {count}, ${float(saved):,.0f}" for days, (count, saved) in found.look_backs.items())
-        figures = (found.together.advised, found.together.realised, found.hindsight or Fraction(0))
-        told = " ".join(f"{float(one):>12,.0f}" for one in figures)
-        print(f"  {at:%Y-%m-%d}   {found.later.known_hours:>8} {found.count:>7} {told}   {rule}")
-        sums["advice"] += found.together.realised
-        sums["best in hindsight"] += figures[2]
+        rule = ", ".join(f"{days} d: {count}, {float(saved):,.0f}" for days, (count, saved) in found.look_backs.items())
+        low, high = found.together.advised_range
+        saved, best = found.together.realised, found.hindsight or Fraction(0)
+        told = f"{float(low):>10,.0f}{float(high):>9,.0f}{'' if low <= saved <= high else '!':<1}"
+        print(
+            f"  {at:%Y-%m-%d} {found.later.known_hours:>8} {found.count:>6} {float(found.together.advised):>9,.0f} {told:>20} "
+            f"{float(saved):>8,.0f} {float(best):>9,.0f}  {rule}"
+        )
+        sums["advice"] += saved
+        sums["best in hindsight"] += best
         sums["look back 7 days"] += found.look_backs[7][1]
     print("  in all: " + ", ".join(f"{name} ${float(amount):,.0f}" for name, amount in sums.items()))
+    timed("the ranges of the single clusters", lambda: _ranges(folder, clusters, card))
+
+
+def _philly(folder: Path, series: Series) -> Demand:
+    (folder / "philly.csv").write_text("\n".join(philly_usage.lines_of(series)))
+    return read_usage(folder / "philly.csv")
+
+
+def _judged(demand: Demand, card: RateCard) -> Iterator[tuple[datetime, Judgement | None]]:
+    for days in (21, 28, 35, 42, 49, 56, 63):
+        at = demand.start + timedelta(days=days)
+        case = Case(demand.between(demand.start, at), card, at)
+        yield at, judge(advise(case, ("commit",)), case, after(case, demand))
+
+
+def _ranges(folder: Path, clusters: list[Series], card: RateCard) -> None:
+    """How often what came of it lies within the range, and within that of what was seen."""
+    found = [one for series in clusters for _, one in _judged(_philly(folder, series), card) if one is not None]
+    below = sum(one.together.realised < one.together.advised_range[0] for one in found)
+    above = sum(one.together.realised > one.together.advised_range[1] for one in found)
+    inside = len(found) - below - above
+    print(f"  {len(clusters)} single clusters: {inside} of {len(found)} results within their range, {below} below, {above} above")
 
 
 def main(arguments: list[str]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from pricing.calendar import EPOCH
 from pricing.catalog import Catalog
-from pricing.demand_series import philly_series
+from pricing.demand_series import Series, philly_series
 from pricing.traces import philly_jobs
 
 TRACE = Path(__file__).parents[3] / "shared" / "data" / "usage" / "philly_2017_jobs.csv.gz"
@@ -28,7 +28,11 @@ DISCOUNTS = {"reserved_1y": (12, 37), "reserved_3y": (36, 57)}
 
 def usage_lines(trace: Path = TRACE) -> Iterator[str]:
     """One line an hour of all kept clusters together."""
-    whole = philly_series(philly_jobs(trace))[-1]
+    yield from lines_of(philly_series(philly_jobs(trace))[-1])
+
+
+def lines_of(whole: Series) -> Iterator[str]:
+    """One line an hour."""
     yield "hour_utc,instance_type,region,count,cloud"
     for place, gpus in enumerate(whole.counts):
         hour = EPOCH + timedelta(hours=whole.first_hour + place)

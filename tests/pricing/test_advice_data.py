@@ -56,6 +56,13 @@ def test_advice_on_weeks_that_shrink_saves_where_the_clouds_rule_loses(philly: t
     assert all(one.hindsight is not None and one.together.realised <= one.hindsight for one in found)
 
 
+def test_what_came_of_the_advice_lies_within_its_range_at_every_date(philly: tuple[Demand, FileCard]) -> None:
+    found = [one.together for days in range(21, 64, 7) if (one := judged_at(days, philly)) is not None]
+    assert len(found) == 7
+    assert all(one.advised_range[0] <= one.realised <= one.advised_range[1] for one in found)
+    assert sum(one.advised_range[0] < 0 for one in found) >= 4, "from the fifth week on it is told that it may lose"
+
+
 def test_after_four_weeks_it_comes_close_to_the_best_in_hindsight(philly: tuple[Demand, FileCard]) -> None:
     found = judged_at(28, philly)
     assert found is not None and found.hindsight is not None and found.later.known_hours == 1272
