@@ -1,24 +1,33 @@
-"""The filter language of the app and the commands: `state:idle gpu:A100 user:me util<20 $>5 !spot`.
+"""The filter language of the app and the commands: `state:idle (gpu:A100 or gpu:H100) user:me util<20 cost>5 !name:/^test/`.
 
 Invariant: the same text selects the same rows everywhere; a wrong query is an error that points at the spot.
-Terms are joined by AND; `!` negates one; `key:text` holds for a part of the text, any case; `key<number` and
-`key>number` compare; a bare word looks in the node's name, type, users, models, place and tags. A value that is not known matches no comparison.
+`key:part` holds for a part of the text, any case; `key:=whole` for the whole text, `key:/regex/` for a regular expression,
+`key:` for any text at all. `key<20`, `key=8`, `key:10..20` compare numbers; a value that is not known matches no comparison.
+A bare word looks in the usual keys. Terms side by side all hold, `or` is either, `!` negates, `@mine` is a filter of
+config.toml. `user:me` is exactly the user who asks.
 """
 
 from __future__ import annotations
 
 import getpass
-import shlex
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tui.columns import gpu_state_text
-from tui.errors import WrongUsage
 from tui.fleet import NodeView
+from tui.query_parse import Keys, QueryError, read
+from tui.query_regex import compile_pattern
+from tui.query_tree import All, Compare, Everything, Named, Not, Pattern, Range, Some, Text, Tree, Word
 
-Predicate = Callable[[NodeView, float], bool]
-_TEXT_KEYS = ("node", "state", "gpu", "user", "project", "type", "cloud", "region", "zone", "buy", "tag", "alert")
-_NUMBER_KEYS = ("util", "mem", "power", "gpus", "idle", "cost", "$", "age")
+__all__ = ["NODE_WORDS", "Predicate", "QueryError", "Words", "compile_tree", "parse", "parse_tree"]
+Predicate = Callable[[Any, float], bool]
+_TEXT_KEYS = ("node", "state", "gpu", "user", "project", "type", "cloud", "region", "zone", "buy", "tag", "alert", "job")
+_NUMBER_KEYS = ("util", "mem", "power", "gpus", "free", "idle", "cost", "$", "age")
+PURCHASES = ("on_demand", "spot", "reserved_1y", "reserved_3y", "savings_plan_1y", "savings_plan_3y", "capacity_block")
+_SIGNS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 
 
 class Words(NamedTuple):
@@ -30,67 +39,83 @@ class Words(NamedTuple):
     number: Callable[[Any, str, float], float | None]
     bare: Callable[[Any], list[str]]
     """Where a word without a key is looked for."""
+    seconds: tuple[str, ...] = ("age",)
+    """Number keys that are times: `age>5m`."""
+    known: Mapping[str, tuple[str, ...]] = {}
+    """Values that a key has whatever rows there are: `state` -> `live`, ..."""
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.text_keys, self.number_keys, self.seconds)
 
 
-def parse(text: str, words: Words | None = None) -> Callable[[Any, float], bool]:
-    """Compiles a query, of nodes unless other `words` are given; an empty one selects everything. Raises `WrongUsage`."""
-    try:
-        parts = shlex.split(text)
-    except ValueError as error:
-        raise WrongUsage(f"query `{text}`: {error}; close the quotation.") from None
-    terms = [_term(word, text, words or NODE_WORDS) for word in parts]
-    return lambda row, now: all(term(row, now) for term in terms)
+def parse(text: str, words: Words | None = None, named: Mapping[str, str] = {}) -> Predicate:
+    """Compiles a query, of nodes unless other `words` are given; an empty one selects everything. Raises `QueryError`."""
+    words = words or NODE_WORDS
+    return compile_tree(read(text, words.keys, named), words)
 
 
-def _term(word: str, text: str, words: Words) -> Callable[[Any, float], bool]:
-    if word.startswith("!") and len(word) > 1:
-        inner = _term(word[1:], text, words)
-        return lambda row, now: not inner(row, now)
-    for sign in ("<=", ">=", "<", ">"):
-        key, found, number = word.partition(sign)
-        if found:
-            return _comparison(key, sign, number, word, text, words)
-    key, found, wanted = word.partition(":")
-    if not found:
-        needle = word.casefold()
-        return lambda row, now: any(needle in value.casefold() for value in words.bare(row))
-    if key not in words.text_keys:
-        raise _error(word, text, f"unknown key `{key}`; there are {', '.join(words.text_keys)}")
-    needle = _me(wanted).casefold()
-    return lambda row, now: any(needle in value.casefold() for value in words.texts(row, key, now))
+def parse_tree(text: str, words: Words, named: Mapping[str, str] = {}) -> Tree:
+    """What a query says. Raises `QueryError`."""
+    return read(text, words.keys, named)
 
 
-def _me(wanted: str) -> str:
-    return getpass.getuser() if wanted == "me" else wanted
+def compile_tree(tree: Tree, words: Words) -> Predicate:
+    """The test of a row, by its texts and numbers."""
+    match tree:
+        case Everything():
+            return lambda row, now: True
+        case Not(term):
+            inner = compile_tree(term, words)
+            return lambda row, now: not inner(row, now)
+        case All(terms):
+            tests = [compile_tree(term, words) for term in terms]
+            return lambda row, now: all(test(row, now) for test in tests)
+        case Some(terms):
+            tests = [compile_tree(term, words) for term in terms]
+            return lambda row, now: any(test(row, now) for test in tests)
+        case Named(_, term):
+            return compile_tree(term, words)
+        case Compare() | Range():
+            return _of_number(tree, words)
+    return _of_text(tree, words)
 
 
-def _comparison(key: str, sign: str, number: str, word: str, text: str, words: Words) -> Callable[[Any, float], bool]:
-    if key not in words.number_keys:
-        raise _error(word, text, f"unknown number `{key}`; there are {', '.join(words.number_keys)}")
-    try:
-        limit = float(number.rstrip("%"))
-    except ValueError:
-        raise _error(word, text, f"`{number}` is no number") from None
-    compare: Callable[[float], bool] = {
-        "<": lambda v: v < limit,
-        ">": lambda v: v > limit,
-        "<=": lambda v: v <= limit,
-        ">=": lambda v: v >= limit,
-    }[sign]
-
-    def holds(row: Any, now: float) -> bool:
-        value = words.number(row, key, now)
-        return value is not None and compare(value)
-
-    return holds
+def _of_number(tree: Compare | Range, words: Words) -> Predicate:
+    key, number = tree.key, words.number
+    if isinstance(tree, Range):
+        low = float("-inf") if tree.low is None else tree.low
+        high = float("inf") if tree.high is None else tree.high
+        return lambda row, now: (value := number(row, key, now)) is not None and low <= value <= high
+    holds, limit = _SIGNS[tree.sign], tree.number
+    return lambda row, now: (value := number(row, key, now)) is not None and holds(value, limit)
 
 
-def _error(word: str, text: str, why: str) -> WrongUsage:
-    return WrongUsage(f"query at character {text.find(word) + 1} (`{word}`): {why}.")
+def _of_text(tree: Word | Text | Pattern, words: Words) -> Predicate:
+    test = _test(tree)
+    if isinstance(tree, Word) or tree.key is None:
+        bare = words.bare
+        return lambda row, now: any(map(test, bare(row)))
+    key, texts = tree.key, words.texts
+    return lambda row, now: any(map(test, texts(row, key, now)))
+
+
+def _test(tree: Word | Text | Pattern) -> Callable[[str], bool]:
+    if isinstance(tree, Pattern):
+        return compile_pattern(tree.regex).search
+    if isinstance(tree, Text) and tree.key == "user" and tree.text == "me" and not tree.whole:
+        mine = getpass.getuser().casefold()
+        return lambda text: text.casefold() == mine
+    needle = tree.text.casefold()
+    if isinstance(tree, Text) and tree.whole:
+        return lambda text: text.casefold() == needle
+    if not needle:
+        return bool
+    return lambda text: needle in text.casefold()
 
 
 def number_of(node: NodeView, key: str, now: float) -> float | None:
-    """`util` and `mem` in per cent, `power` in watts, `cost`/`$` and `idle` in $/h, `age` in seconds."""
+    """`util` and `mem` in per cent, `power` in watts, `cost`/`$` and `idle` in $/h, `age` in seconds; `free` GPUs are held by nobody."""
     match key:
         case "util":
             return None if node.utilization_ratio is None else node.utilization_ratio * 100
@@ -100,6 +125,8 @@ def number_of(node: NodeView, key: str, now: float) -> float | None:
             return node.power_watts
         case "gpus":
             return len(node.gpus)
+        case "free":
+            return sum(use.held is False and use.gpu.state == "ok" for use in node.uses) if node.sample else None
         case "idle":
             return None if node.idle_usd_per_hour is None else float(node.idle_usd_per_hour)
         case "age":
@@ -122,6 +149,8 @@ def texts(node: NodeView, key: str, now: float) -> list[str]:
             return list(node.users)
         case "project":
             return [p.project for gpu in node.gpus for p in (*(gpu.processes or ()), *gpu.allocations) if p.project]
+        case "job":
+            return [p.job for gpu in node.gpus for p in (*(gpu.processes or ()), *gpu.allocations) if p.job]
         case "tag":
             return [f"{k}={v}" for k, v in all_tags(node).items()]
         case "alert":
@@ -136,9 +165,16 @@ def all_tags(node: NodeView) -> dict[str, str]:
     return {**(node.info.tags if node.info else {}), **node.tags}
 
 
-def _bare(node: NodeView) -> list[str]:
+def bare_texts(node: NodeView) -> list[str]:
+    """Where a bare word is looked for."""
     keys = ("node", "gpu", "user", "project", "type", "cloud", "region", "zone", "buy", "tag")
     return [value for key in keys for value in texts(node, key, 0.0)]
 
 
-NODE_WORDS = Words(_TEXT_KEYS, _NUMBER_KEYS, texts, number_of, _bare)
+NODE_STATES = ("live", "stale", "lost", "connecting")
+GPU_STATES = ("busy", "idle", "ok", "lost", "unsupported")
+CLOUDS = ("aws", "gcp", "azure", "alibaba", "on_premises")
+NODE_WORDS = Words(
+    _TEXT_KEYS, _NUMBER_KEYS, texts, number_of, bare_texts,
+    known={"state": (*NODE_STATES, "busy", "idle"), "user": ("me",), "buy": PURCHASES},
+)  # fmt: skip
