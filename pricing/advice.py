@@ -135,6 +135,12 @@ class Advice:
     notes: tuple[str, ...]
     partial: bool
 
+    @property
+    def sure_per_month(self) -> Fraction:
+        """Of those together, what rests on nothing unknown."""
+        sure = ((self.actions[place], share) for place, share in self.shares.items() if not self.actions[place].partial)
+        return sum((action.saving_per_month * share for action, share in sure), Fraction(0))
+
 
 def cents(amount: Fraction) -> Decimal:
     """To the cent, half to even."""

@@ -54,7 +54,8 @@ def how_of(case: Case, offer: Offer, count: Fraction) -> tuple[str, ...]:
     if not offer.is_plan:
         return (
             f"aws ec2 describe-reserved-instances-offerings --region {region} --instance-type {name} "
-            f"--product-description Linux/UNIX --offering-class standard --offering-type '{payment}' --no-include-marketplace "
+            f"--product-description Linux/UNIX --instance-tenancy default --offering-class standard --offering-type '{payment}' "
+            "--no-include-marketplace "
             f"--min-duration {seconds} --max-duration {seconds} --filters Name=scope,Values=Region",
             f"aws ec2 purchase-reserved-instances-offering --region {region} --reserved-instances-offering-id ID "
             f"--instance-count {int(count)}",
@@ -80,7 +81,8 @@ def calls_of(case: Case, offer: Offer, count: Fraction) -> tuple[Call, ...]:
     seconds, payment = offer.term_months // 12 * YEAR_SECONDS, PAYMENTS.get(offer.payment or "", "No Upfront")
     if not offer.is_plan:
         asked = {
-            "InstanceType": name, "ProductDescription": "Linux/UNIX", "OfferingClass": "standard", "OfferingType": payment,
+            "InstanceType": name, "ProductDescription": "Linux/UNIX", "InstanceTenancy": "default", "OfferingClass": "standard",
+            "OfferingType": payment,
             "IncludeMarketplace": False, "MinDuration": seconds, "MaxDuration": seconds,
             "Filters": [{"Name": "scope", "Values": ["Region"]}],
         }  # fmt: skip

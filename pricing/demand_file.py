@@ -22,6 +22,9 @@ NEEDED = ("hour_utc", "instance_type", "region", "count")
 OPTIONAL = ("cloud", "purchase")
 LONGEST_HOURS = 20 * 8784
 """More is a mistyped year."""
+MOST_OFFSETS = 4
+MOST_NODES = 1_000_000
+"""Of one type in one hour; more is a mistyped count."""
 
 
 class _Cell(NamedTuple):
@@ -53,7 +56,7 @@ class _UsageReader:
         self._spelt: dict[tuple[str | None, ...], DemandKey] = {}
         self._style: tuple[bool, int] | None = None
         self._blank: dict[int, int] = {}
-        self._offset: tuple[timedelta, int] | None = None
+        self._offsets: dict[timedelta, int] = {}
         self._fractions = 0
 
     def take(self, row: Row) -> None:
@@ -77,6 +80,8 @@ class _UsageReader:
         text = row.text("count")
         if text not in self._counts:
             count = row.number("count", "count")
+            if count is not None and count > MOST_NODES:
+                raise row.fault("count", f"{text} nodes of one type are more than {MOST_NODES:,}, which looks mistyped")
             self._counts[text] = None if count is None else float(count)
         return self._counts[text]
 
@@ -93,8 +98,7 @@ class _UsageReader:
             raise row.fault("hour_utc", f"{row.text('hour_utc')!r}: {what}; write UTC")
         if found.minute or found.second or found.microsecond:
             raise row.fault("hour_utc", f"{row.text('hour_utc')!r} is not a full hour: one row tells of one whole hour")
-        if offset and self._offset is None:
-            self._offset = offset, row.line
+        self._offsets.setdefault(offset, row.line)
         try:
             return hour_of((found if aware else found.replace(tzinfo=UTC)).astimezone(UTC))
         except OverflowError:
@@ -112,7 +116,8 @@ class _UsageReader:
     def demand(self, notes: tuple[str, ...]) -> Demand:
         told = [cell.hour for cell in self._cells]
         if not told:
-            raise AdviceFileError(f"{self._file} has no count below its header: {', '.join(NEEDED)}.")
+            blank = f"; row {min(self._blank.values())} has none" if self._blank else ""
+            raise AdviceFileError(f"{self._file} has no count below its header ({', '.join(NEEDED)}){blank}.")
         first, last = min(told), max(told)
         if last - first >= LONGEST_HOURS:
             early, late = (self._line_of(hour) for hour in (first, last))
@@ -144,12 +149,13 @@ class _UsageReader:
             raise AdviceFileError(f"{self._file}: no hour is told wholly; every one has an empty count.")
         gaps = (*self._blank_notes(), *gap_notes(self._file, first, known))
         ordered = dict(sorted(counts.items(), key=lambda item: tuple(part or "" for part in item[0])))
-        return Demand(first, known, ordered, bought, (*notes, *self._notes(), *gaps), bool(gaps))
+        return Demand(first, known, ordered, bought, (*notes, *self._notes(), *gaps), bool(gaps) or len(self._offsets) > 1)
 
     def _notes(self) -> Iterator[str]:
-        if self._offset is not None:
-            offset, line = self._offset
-            yield f"{self._file}: times with an offset ({_offset_text(offset)} in row {line}) were turned into UTC."
+        if any(self._offsets):
+            told = ", ".join(f"{_offset_text(offset)} in row {line}" for offset, line in list(self._offsets.items())[:MOST_OFFSETS])
+            mixed = "; their time zones are mixed: check that each hour is meant so" if len(self._offsets) > 1 else ""
+            yield f"{self._file}: times with an offset ({told}) were turned into UTC{mixed}."
         if self._fractions:
             yield f"{self._file}: {self._fractions:,} counts are fractions; they are taken as nodes running on average."
 

@@ -67,7 +67,8 @@ class _RatesReader:
             return []
         rows = "; ".join(f"row {row.line}, {what}" for row, what in self.unknown[:SHOWN])
         more = f"; and {len(self.unknown) - SHOWN} more" if len(self.unknown) > SHOWN else ""
-        return [f"{name}: {len(self.unknown)} rates are empty or zero, so they are not known ({rows}{more})."]
+        many = "1 rate is" if len(self.unknown) == 1 else f"{len(self.unknown)} rates are"
+        return [f"{name}: {many} empty, zero or no number, and so not known ({rows}{more})."]
 
 
 def _rate(row: Row) -> Rate | None:

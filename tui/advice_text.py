@@ -53,6 +53,7 @@ def record(advice: Advice, case: Case, actions: Sequence[Action] | None = None) 
             "ranks": [place + 1 for place in advice.together],
             "saving_per_month": str(cents(advice.saving_per_month)),
             "saving_range": [str(cents(end)) for end in advice.saving_range],
+            "sure_saving_per_month": str(cents(advice.sure_per_month)),
         },
         "spend_per_month": None if advice.spend_per_month is None else str(cents(advice.spend_per_month)),
         "currency": "USD",
@@ -113,13 +114,14 @@ def plain(value: Any) -> Any:
 
 
 def listing(advice: Advice, case: Case, most: int, width: int) -> Iterator[str]:
-    """The ranked list, what adds up, and how to read on."""
+    """The ranked list, what is sure before what is not; what adds up, and how to read on."""
     yield from wrapped(headline(advice, case), width)
     if not advice.actions:
         return
     yield ""
-    shown = advice.actions[:most]
-    ranks = [f"{place + 1}{_mark(advice.shares.get(place))}" for place in range(len(shown))]
+    order = sorted(range(len(advice.actions)), key=lambda place: (advice.actions[place].partial, place))[:most]
+    shown = [advice.actions[place] for place in order]
+    ranks = [f"{place + 1}{_mark(advice.shares.get(place))}" for place in order]
     saves = [money(action.saving_per_month) + ("~" if action.partial else "") for action in shown]
     ranges = [span(*action.saving_range) for action in shown]
     heads = ("#", "KIND", "SAVES/MONTH", "RANGE")
@@ -130,17 +132,14 @@ def listing(advice: Advice, case: Case, most: int, width: int) -> Iterator[str]:
     stacked = width - indent < 30
     yield _row(heads, widths, "" if stacked else "WHAT")
     for place, action in enumerate(shown):
+        if action.partial and place and not shown[place - 1].partial:
+            yield "~ only if more holds than is known (`show N` says what):"
         cells = [column[place] for column in columns]
-        room = width - 4 if stacked else width - indent
-        lines = _folded(fmt.clean(action.what), room) or [""]
-        if stacked:
-            yield _row(cells, widths, "")
-            yield from ("    " + line for line in lines)
-        else:
-            yield _row(cells, widths, lines[0])
-            yield from (" " * indent + line for line in lines[1:])
+        lines = _folded(fmt.clean(action.what), width - 4 if stacked else width - indent) or [""]
+        yield _row(cells, widths, "" if stacked else lines[0])
+        yield from (("    " if stacked else " " * indent) + line for line in lines[not stacked :])
     yield ""
-    yield from _footer(advice, len(shown), width)
+    yield from _footer(advice, shown, width)
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], what: str) -> str:
@@ -169,10 +168,12 @@ def headline(advice: Advice, case: Case) -> str:
     return f"{first} No advice: nothing that is known to save money was found{' in what is known' if advice.partial else ''}."
 
 
-def _footer(advice: Advice, shown: int, width: int) -> Iterator[str]:
+def _footer(advice: Advice, shown: Sequence[Action], width: int) -> Iterator[str]:
     total = f"* Together {money(advice.saving_per_month)} a month ({span(*advice.saving_range)})"
     if advice.spend_per_month:
         total += f", {100 * float(advice.saving_per_month / advice.spend_per_month):.0f} % of the spend"
+    if any(advice.actions[place].partial for place in advice.together):
+        total += f"; {money(advice.sure_per_month)} of it without what is marked ~"
     yield from wrapped(f"{total}.", width, "  ")
     parts = [f"{100 * float(share):.0f} % of {place + 1}" for place, share in advice.shares.items() if share < 1]
     if parts:
@@ -181,10 +182,10 @@ def _footer(advice: Advice, shown: int, width: int) -> Iterator[str]:
         yield from wrapped(
             "Without a mark: it would save on the same nodes or hours as those with one, and is not added.", width, "  "
         )
-    if any(action.partial for action in advice.actions[:shown]):
+    if all(action.partial for action in shown):
         yield from wrapped("~ rests in part on what is not known: `rackrate advise show N` says on what.", width, "  ")
-    if len(advice.actions) > shown:
-        yield from wrapped(f"({len(advice.actions) - shown} more: --top {len(advice.actions)})", width, "  ")
+    if len(advice.actions) > len(shown):
+        yield from wrapped(f"({len(advice.actions) - len(shown)} more: --top {len(advice.actions)})", width, "  ")
     yield from wrapped("The evidence of each: rackrate advise show N (with the same options).", width, "  ")
 
 

@@ -96,6 +96,8 @@ def test_hours_with_an_offset_are_turned_into_utc(tmp_path: Path) -> None:
     assert demand.start == datetime(2026, 3, 1, tzinfo=UTC) and "turned into UTC" in demand.notes[0]
     across = read(tmp_path, HEAD + "2026-10-25T02:00+02:00,x,r,1\n2026-10-25T02:00+01:00,x,r,2\n")
     assert across.series(DemandKey(None, "r", "x")).tolist() == [1, 2], "the hour that a clock change repeats is two hours"
+    assert across.partial and "UTC+02:00 in row 2, UTC+01:00 in row 3" in across.notes[0] and "mixed" in across.notes[0]
+    assert not demand.partial
 
 
 @pytest.mark.parametrize(
@@ -116,6 +118,8 @@ def test_hours_with_an_offset_are_turned_into_utc(tmp_path: Path) -> None:
         (HEAD + row(0, "inf"), "infinite"),
         (HEAD + row(0, "two"), "not a decimal number"),
         (HEAD + row(0, "1e40"), "too large"),
+        (HEAD + row(0, "1e12"), "row 2, column count: 1e12 nodes of one type are more than 1,000,000"),
+        (HEAD + row(0, "nan"), "has no count below its header .*; row 2 has none"),
         (HEAD + row(0) + row(1, zone=""), r"row 3, column hour_utc: '2026-03-01T01:00' has none, and row 2 has one: write all times in UTC"),
         (HEAD + row(0, zone="") + row(1), "has an offset, and row 2 has none"),
         (HEAD + row(0, zone="+05:30"), r"UTC\+05:30 is not of whole hours"),

@@ -120,7 +120,7 @@ def test_rates_without_a_cloud_hold_for_any_and_those_with_one_for_a_demand_with
 def test_an_empty_zero_or_missing_price_is_unknown_noted_and_never_the_cheapest(tmp_path: Path, cell: str) -> None:
     found = read(tmp_path, HEAD + f"x,r,on_demand,3,,\nx,r,spot,{cell},,\n")
     assert found.rates(DemandKey(None, "r", "x"), "spot") == []
-    assert "1 rates are empty or zero, so they are not known (row 3, spot of x in r)" in found.notes[0]
+    assert "1 rate is empty, zero or no number, and so not known (row 3, spot of x in r)" in found.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,20 @@ def test_the_list_is_readable_at_80_columns_and_a_card_has_the_evidence(run) -> 
         assert all(len(line) <= 120 for line in commands)
 
 
+def test_what_is_sure_stands_before_what_rests_on_an_if_however_much_that_would_save(run, home: Path) -> None:  # noqa: ANN001
+    (home / "with_spot.csv").write_text(RATES + "p4d.24xlarge,us-east-1,spot,5,,\n")
+    files = ("--usage", "usage.csv", "--rates", "with_spot.csv")
+    record = run(*files, "--json").json()
+    assert [(one["kind"], one["partial"]) for one in record["actions"]] == [("spot", True), ("commit", False)]
+    assert [one["counted_in_total"] == 1 for one in record["actions"]] == [False, True], "the sure one is never displaced"
+    assert record["together"]["sure_saving_per_month"] == record["actions"][1]["saving_per_month"]
+    lines = run(*files).out.splitlines()
+    sure, divider, unsure = (next(at for at, line in enumerate(lines) if line.startswith(text)) for text in ("2*", "~ ", "1"))
+    assert sure < divider < unsure
+    assert "of it without what is marked ~" in " ".join(" ".join(lines).split())
+    assert "2*" in run(*files, "--top", "1").out and "(1 more: --top 2)" in run(*files, "--top", "1").out
+
+
 def test_only_the_kinds_that_are_asked_for_are_told(run) -> None:  # noqa: ANN001
     record = run(*LEDGER, "--kind", "stop", "--kind", "shrink", "--json").json()
     assert {action["kind"] for action in record["actions"]} == {"stop"}

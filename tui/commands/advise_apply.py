@@ -36,7 +36,7 @@ def apply(arguments: argparse.Namespace, case: Case, advice: Advice, show: int |
             _offer(arguments, advice, place)
         print()
     if not interactive:
-        say("dry run: nothing was called (on a terminal each call is made once you type its number and confirm)")
+        say("dry run: nothing was called (on a terminal a reservation is bought once you type `buy` and its number)")
 
 
 def _steps(advice: Advice, place: int, width: int) -> Iterator[str]:
