@@ -35,7 +35,27 @@ EPILOG = """examples:
 exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not reachable, 4 partly done
 """
 
-QUERY_HELP = "e.g. state:idle gpu:A100 user:ada util<20 cost>5 !spot; terms are joined by AND"
+SCREENS = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "help")
+QUERY_HELP = "e.g. state:idle gpu:A100 user:me util<20 cost>5 !spot; `a or b`, parentheses, name:/regex/, @kept (see below)"
+QUERY_EPILOG = """queries, alike for nodes, gpus, jobs, alerts and prices (quote them: the shell has its own <, >, ! and parentheses):
+  train                       a part of any usual text           "red hot"           with a blank in it
+  user:ada  user:=ada         a part of one text; all of it      user:               any text at all
+  node:/gpu-0[1-3]$/          a regular expression, in linear time
+  util<20  gpus=8  age>5m     numbers; of times with s, m, h, d  util:10..20         a range
+  a b    a or b    !a         both; either; not                  (a or b) c          groups
+  user:me                     exactly you                        @mine               [filters] mine = "..." in config.toml
+
+"""
+
+
+QUERY_KEYS = {
+    "nodes": "keys: node, state (also of its GPUs), gpu, user, project, job, type, cloud, region, zone, buy, tag, alert;\n"
+    "numbers: util and mem (%), power (W), gpus, free (GPUs), idle and cost ($/h), age",
+    "gpus": "keys: node, state, gpu, user, project, job, type, cloud, region, zone, buy, tag;\n"
+    "numbers: index, util and mem (%), power (W), temp (°C), cost ($/h), age",
+    "alerts": "keys: rule, severity, node, what, state, gpu, user, project, job, type, cloud, region, zone, buy, tag;\n"
+    "numbers: age, cost ($/h that goes to waste)",
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -79,6 +99,7 @@ def _add_node_commands(commands) -> None:  # noqa: ANN001
     ):
         parser = _command(commands, name, f"nodes:{name}", text)
         parser.add_argument("query", nargs="*", metavar="QUERY", help=QUERY_HELP)
+        parser.epilog, parser.formatter_class = QUERY_EPILOG + QUERY_KEYS[name], argparse.RawDescriptionHelpFormatter
         _json(parser)
         if name == "nodes":
             parser.add_argument("--sum", action="store_true", help="print only the sums of what is selected")
@@ -123,7 +144,7 @@ def _add_other_commands(commands) -> None:  # noqa: ANN001
     demo.add_argument("--seed", type=int, default=7, help="of the simulation (default 7)")
     shot = _command(commands, "screenshot", "setup:screenshot", "a picture of the app (SVG or PNG)")
     shot.add_argument("out", metavar="FILE", help="ends in .svg or .png")
-    shot.add_argument("--screen", choices=("fleet", "node", "alerts", "jobs", "job", "submit", "help"), default="fleet")
+    shot.add_argument("--screen", choices=SCREENS, default="fleet")
     shot.add_argument("--node", metavar="NAME", help="which node (default: the first one)")
     shot.add_argument("--size", default="140x40", metavar="WxH", help="in cells (default 140x40)")
     shot.add_argument("--theme", default="")

@@ -82,6 +82,7 @@ def run_demo(*, seed: int) -> int:
             nodes,
             context.client_for,
             ledger_path=context.paths.ledger_path(context.config),
+            data_dir=context.paths.config_file.parent,
             timezone=context.timezone_name(),
         )
 

@@ -29,7 +29,7 @@ FONTS = "'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"
 PNG_SCALE = 1
 KEYS = {
     "fleet": (), "node": ("enter",), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"),
-    "help": ("question_mark",),
+    "costs": ("c",), "help": ("question_mark",),
 }  # fmt: skip
 
 
@@ -65,7 +65,8 @@ async def _draw(
     app = RackrateApp(
         fleet, nodes=nodes, client_for=context.client_for, ledger_path=context.paths.ledger_path(context.config),
         prices_path=context.prices_path, terms_path=context.terms_path,
-        timezone=context.timezone_name(), theme=theme or DARK, unicode=True,
+        data_dir=context.paths.data_dir, budgets=context.config.budgets, timezone=context.timezone_name(),
+        theme=theme or DARK, unicode=True,
     )  # fmt: skip
     async with app.run_test(size=size) as pilot:
         await _until(lambda: _heard(fleet) and app.costs_known, WAIT_SECONDS)

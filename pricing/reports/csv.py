@@ -9,11 +9,12 @@ pandas and every `utf-8-sig` reader drop the mark, so it is written only where i
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import TextIO
 
 from pricing.reports.pages import Source, tables
-from pricing.reports.table import Cell
+from pricing.reports.table import Cell, Table
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -22,8 +23,13 @@ def write(source: Source, stream: TextIO, *, bom: bool = False) -> None:
     """Writes the rows, piece by piece."""
     if bom:
         stream.write("\ufeff")
+    write_tables(tables(source), stream)
+
+
+def write_tables(pieces: Iterable[Table], stream: TextIO) -> None:
+    """The same for cells that are made already. All pieces have the same columns."""
     writer = csv.writer(stream)  # lines end in CR LF: only then does it quote a lone carriage return in a cell
-    for place, shown in enumerate(tables(source)):
+    for place, shown in enumerate(pieces):
         if not place:
             writer.writerow([_text(name) for name in shown.columns])
         writer.writerows([_cell(row[name]) for name in shown.columns] for row in shown.rows)

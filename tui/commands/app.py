@@ -28,6 +28,7 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
             ledger_path=context.paths.ledger_path(context.config),
             prices_path=context.prices_path,
             terms_path=context.terms_path,
+            data_dir=context.paths.data_dir,
             budgets=context.config.budgets,
             timezone=context.timezone_name(),
             theme=context.config.theme,

@@ -12,8 +12,10 @@ from typing import Literal
 import msgspec
 from textual.binding import Binding
 
-Scope = Literal["app", "fleet", "node", "alerts", "jobs", "job", "submit", "help"]
-SCREENS: tuple[Scope, ...] = ("fleet", "node", "alerts", "jobs", "job", "submit", "help")
+Scope = Literal[
+    "app", "fleet", "node", "alerts", "jobs", "job", "submit", "costs", "help"
+]  # fmt: skip
+SCREENS: tuple[Scope, ...] = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "help")
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,13 +40,16 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 EVERYWHERE: tuple[Scope, ...] = SCREENS
 _COLUMN_KEYS = "1234567890"
 
-TABLES: tuple[Scope, ...] = ("fleet", "jobs")
+TABLES: tuple[Scope, ...] = ("fleet", "jobs", "costs")
+MONEY: tuple[Scope, ...] = ("costs",)
 LOOKS: tuple[Scope, ...] = tuple(scope for scope in SCREENS if scope != "submit")
 """Screens on which nothing is typed."""
 
 ACTIONS: tuple[Action, ...] = (
     Action(id="open", keys=("enter",), shown="Enter", title="Open what is under the cursor", group="Look", call="open",
            scopes=("fleet", "alerts", "jobs"), footer="open"),
+    Action(id="narrow", keys=("enter",), shown="Enter", title="Only this group, by the next grouping", group="Money",
+           call="open", scopes=("costs",), footer="drill"),
     Action(id="back", keys=("escape", "backspace"), shown="Esc", title="Back; in a table: clear the filter", group="Look",
            call="back", scopes=LOOKS, footer="back"),
     Action(id="leave", keys=("escape",), shown="Esc", title="Back; the form keeps what was typed", group="Look",
@@ -55,6 +60,21 @@ ACTIONS: tuple[Action, ...] = (
            scopes=("fleet", "node", "alerts"), footer="jobs"),
     Action(id="alerts", keys=("a", "f4"), shown="a", title="Alerts of the whole fleet", group="Look", call="app.alerts",
            scopes=("fleet", "node", "jobs"), footer="alerts"),
+    Action(id="costs", keys=("c", "f12"), shown="c", title="Costs of the month, and budgets", group="Money", call="app.costs",
+           scopes=("fleet", "node", "alerts"), footer="costs"),
+    Action(id="costs_from_jobs", keys=("C",), shown="C", title="Costs of the month, and budgets", group="Money",
+           call="app.costs", scopes=("jobs", "job")),
+    Action(id="grouping", keys=("g", "f11"), shown="g", title="Costs by the next grouping", group="Money", call="grouping(1)",
+           scopes=("costs",), footer="group by"),
+    Action(id="grouping_back", keys=("G",), shown="G", title="Costs by the grouping before", group="Money",
+           call="grouping(-1)", scopes=("costs",)),
+    Action(id="month_before", keys=("left_square_bracket", "ctrl+left"), shown="[", title="Costs of the month before",
+           group="Money", call="month(-1)", scopes=("costs",), footer="month before"),
+    Action(id="month_after", keys=("right_square_bracket", "ctrl+right"), shown="]", title="Costs of the month after",
+           group="Money", call="month(1)", scopes=("costs",)),
+    Action(id="export", keys=("e", "f4"), shown="e", title="Write what is on the screen as CSV", group="Money", call="export",
+           scopes=("costs",), footer="export"),
+    Action(id="again", keys=("u", "f5"), shown="u", title="Read it again now", group="Money", call="again", scopes=MONEY),
     Action(id="job_node", keys=("g", "f11"), shown="g", title="The node of this job", group="Look", call="open_node",
            scopes=("jobs", "job")),
     Action(id="next_node", keys=("right_square_bracket", "ctrl+right"), shown="]", title="Next node", group="Look",
@@ -94,9 +114,9 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="move", keys=(), shown="arrows PgUp PgDn Home End", title="Move; the order of rows holds still meanwhile",
            group="Move", call="", scopes=EVERYWHERE, palette=False),
     Action(id="mouse", keys=(), shown="click, wheel", title="Click a row, a title to sort by it; twice to open",
-           group="Move", call="", scopes=("fleet", "alerts", "jobs"), palette=False),
+           group="Move", call="", scopes=("fleet", "alerts", "jobs", "costs"), palette=False),
     Action(id="help", keys=("question_mark", "f1"), shown="?", title="This help", group="Program", call="app.help",
-           scopes=("fleet", "node", "alerts", "jobs", "job"), footer="help"),
+           scopes=("fleet", "node", "alerts", "jobs", "job", *MONEY), footer="help"),
     Action(id="help_typing", keys=("f1",), shown="F1", title="This help, where letters are typed", group="Program",
            call="app.help", scopes=("submit",), footer="help"),
     Action(id="palette", keys=("colon", "ctrl+p", "f2"), shown=":", title="All actions, by name", group="Program",

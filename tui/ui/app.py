@@ -20,7 +20,6 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from textual import events
-from textual.app import App
 from textual.message import Message
 from textual.screen import Screen
 
@@ -28,6 +27,7 @@ from tui import terminal
 from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet, Totals
 from tui.fleet_jobs import JobCounts
+from tui.money_files import MoneyFiles
 from tui.ui import actions
 from tui.ui.asking import Asking
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
@@ -38,6 +38,7 @@ from tui.ui.ledger import (
     in_background,
     read_costs,
 )
+from tui.ui.money_screens import MoneyScreens
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
@@ -74,7 +75,7 @@ class CostsRead(Message):
         self.costs = costs
 
 
-class RackrateApp(App[None]):
+class RackrateApp(MoneyScreens):
     """`fleet` is shown; `live` (if any) is started when the app is mounted. `clock` is monotonic seconds, `now` UTC.
 
     With `nodes` and `client_for` the prices are read after the first paint, and only then the streams are opened.
@@ -100,6 +101,7 @@ class RackrateApp(App[None]):
         ledger_path: Path | None = None,
         prices_path: Path | None = None,
         terms_path: Path | None = None,
+        data_dir: Path | None = None,
         budgets: Sequence[BudgetConfig] = (),
         timezone: str = "UTC",
         theme: str = "",
@@ -122,6 +124,7 @@ class RackrateApp(App[None]):
         self._prices_path = prices_path
         self._terms_path = terms_path
         self._budgets = budgets
+        self.files = MoneyFiles(ledger_path, prices_path, terms_path, data_dir, tuple(budgets), timezone or "UTC")
         self._prices_seen: object = None
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
@@ -277,6 +280,7 @@ class RackrateApp(App[None]):
         """Shows them; an error is said once, and the figures of before stay."""
         if event.costs.error is None:
             self.costs = event.costs
+            self.ledger_version += 1
             if event.costs.today is None and self._retry_seconds < EVERY_SECONDS:
                 self.set_timer(self._retry_seconds, self.sync_ledger)  # agents write their first rows after some seconds
                 self._retry_seconds *= 2
@@ -388,6 +392,7 @@ def run(
     ledger_path: Path | None,
     prices_path: Path | None = None,
     terms_path: Path | None = None,
+    data_dir: Path | None = None,
     budgets: Sequence[BudgetConfig] = (),
     timezone: str,
     theme: str = "",
@@ -403,7 +408,7 @@ def run(
     terminal.follow_real_size()
     app = RackrateApp(
         fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, prices_path=prices_path, terms_path=terms_path,
-        budgets=budgets, timezone=timezone, theme=theme,
+        data_dir=data_dir, budgets=budgets, timezone=timezone, theme=theme,
     )  # fmt: skip
     gc.set_threshold(GC_ALLOCATIONS, 50, 50)
     started = time.monotonic()

@@ -48,19 +48,15 @@ def read_costs(
     """
     from pricing.attribution import cost_summary
     from pricing.ledger import Ledger
-    from pricing.rates import Pricing
-    from pricing.terms import Terms, load
-    from tui.catalogs import overlaid
+    from tui.money_files import pricing_at
     from tui.sync import sync
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with Ledger.open(path) as ledger:
         asyncio.run(sync(nodes, ledger, client_for=client_for))
         now = datetime.now(UTC)
-        catalog = overlaid(prices_path)
-        terms = load(terms_path, must_exist=False) if terms_path is not None else Terms()
-        pricing = Pricing(catalog, terms=terms, book=catalog.history)
-        summary = cost_summary(ledger, catalog, now, timezone, book=pricing.book, terms=terms)
+        pricing = pricing_at(prices_path, terms_path)
+        summary = cost_summary(ledger, pricing.catalog, now, timezone, book=pricing.book, terms=pricing.terms)
         states, alerts = _budgets(ledger, pricing, budgets, timezone, now, before)
     return Costs(
         today=_total(summary.today), month=_total(summary.month),

@@ -1,0 +1,60 @@
+"""A question that is answered with a line of text: a file's name, a reason.
+
+Invariant: Esc answers nothing, and an empty line is no answer.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from tui.ui.lines import Line, wrapped
+from tui.ui.screens.confirm import CELLS, DIALOG_CSS
+from tui.ui.widgets.lines_view import RaisedLines
+
+
+class AskText(ModalScreen[str | None]):
+    """`question`, the line (`value` is in it at first), and a hint below."""
+
+    CSS = (
+        DIALOG_CSS.format(name="AskText")
+        + """
+    AskText Input { height: 1; border: none; padding: 0; background: $rr-raised; }
+    AskText Input:focus { border: none; background: $rr-raised; background-tint: $foreground 0%; }
+    """
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
+
+    def __init__(self, question: str, hint: str, value: str = "", example: str = "") -> None:
+        super().__init__()
+        self._asked = (("asked", question, "strong"), ("hint", hint, "dim"))
+        self._value = value
+        self._example = example
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield RaisedLines(id="asked")
+            yield Input(self._value, placeholder=self._example, select_on_focus=False)
+            yield RaisedLines(id="hint")
+
+    def on_mount(self) -> None:
+        field = self.query_one(Input)
+        field.cursor_blink = False
+        field.focus()
+
+    def on_resize(self) -> None:
+        cells = max(8, min(CELLS, self.app.size.width - 6))
+        for ident, text, style in self._asked:
+            lines: list[Line] = wrapped(text, style, cells) if self.app.size.height >= 8 or ident == "asked" else []
+            pane = self.query_one(f"#{ident}", RaisedLines)
+            pane.styles.height = len(lines)
+            pane.show(lines)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.dismiss(event.value.strip())
