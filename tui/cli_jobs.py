@@ -22,10 +22,10 @@ Without --node the job goes to the node that would start it now, the cheapest on
 """
 JOBS_EPILOG = """examples:
   rackrate jobs                           what runs and what waits, on all nodes
-  rackrate jobs user:me state:running     terms are joined by AND; !term negates
+  rackrate jobs user:me state:running     both hold; `a or b`, parentheses, !term: see `rackrate nodes --help`
   rackrate jobs --all cause:oom 'cost>5'  also those that ended
 
-keys: id, state, node, user, project, cause, name, why; numbers: gpus, cost, run and wait (seconds), priority, attempt
+keys: id, state, node, user, project, cause, name, why; numbers: gpus, cost, run and wait (5m, 2h), priority, attempt
 """
 JOB_EPILOG = """A job is named by its id, by the beginning of it, or by its name. A run over several nodes has an id too
 (in `job show`): cancelling it cancels all parts.

@@ -14,7 +14,10 @@ from typing import Any
 from tui.spending import add_spending_options
 
 ACTIONS = ("refresh", "history", "import", "owned", "scores", "blocks", "recommended")
-EPILOG = """also:
+EPILOG = """keys: cloud, region, zone, type, gpu, buy; numbers: cost (an hour), each (a GPU-hour), gpus, vcpus, age; `H100 or H200`,
+  parentheses, type:/^p[45]/ and the rest as in `rackrate nodes --help`
+
+also:
   rackrate prices refresh [--cloud aws] [--region R] [--type T]    bring today's prices, and keep them with their history
   rackrate prices history p4d.24xlarge --region us-east-1          the price over time
   rackrate prices import FILE.csv                                  prices of your own

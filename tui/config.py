@@ -59,6 +59,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ledger: str = ""
     """Path of the ledger; default `ledger.db` in the data directory."""
     budgets: tuple[BudgetConfig, ...] = ()
+    filters: dict[str, str] = {}
+    """Queries that are kept: `mine = "user:me"` is `@mine` wherever a query is written."""
     silent_seconds: Annotated[float, msgspec.Meta(ge=4, le=86_400)] = 15.0
     """A node that was not heard for longer is lost, and an alert (`node_silent`)."""
 
@@ -124,6 +126,7 @@ def check(raw: dict[str, object], file: Path) -> Config:
             raise ConfigurationError(f"{file}: two nodes are named `{node.name}`; names must differ.")
         seen.add(node.name)
     check_timezone(config.timezone, str(file))
+    check_filters(config.filters, str(file))
     if config.budgets:
         from tui.budgets import check_budgets
 
@@ -154,6 +157,13 @@ def check_timezone(name: str, where: str) -> None:
         name and ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         raise ConfigurationError(f"{where}: `{name}` is no IANA time zone (such as Europe/Berlin).") from None
+
+
+def check_filters(filters: Mapping[str, str], where: str) -> None:
+    """Raises when a name cannot stand behind `@`. What a query says is checked where it is used: rows differ in their keys."""
+    for name in filters:
+        if not re.fullmatch(r"[\w-]+", name):
+            raise ConfigurationError(f"{where}: filters: `{name}` is no name; letters, digits, `_` and `-` make one, as in `mine`.")
 
 
 def check_node(node: NodeConfig, where: object) -> None:

@@ -159,4 +159,12 @@ def _bare(row: JobView) -> list[str]:
     return [word for word in words if word]
 
 
-JOB_WORDS = Words(_TEXT_KEYS, _NUMBER_KEYS, texts, number_of, _bare)
+STATES = ("queued", "starting", "running", "stopping", "ended", "done", "failed")
+CAUSES = (
+    DONE, "start_error", "cancelled", "time_limit", "budget", "preempted", "spot_reclaim", "idle_stop", "oom", "signal:", "exit:",
+    "lost", "node_reboot", "unkillable",
+)  # fmt: skip
+JOB_WORDS = Words(
+    _TEXT_KEYS, _NUMBER_KEYS, texts, number_of, _bare, seconds=("run", "wait"),
+    known={"state": STATES, "user": ("me",), "cause": CAUSES},
+)  # fmt: skip

@@ -5,7 +5,6 @@ Invariant: offers without a price stand last; the price per GPU is derived from 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date
 from fractions import Fraction
 from typing import Any
@@ -14,39 +13,12 @@ from pricing.catalog import Catalog, InstanceType, Offer
 from pricing.money import PerHour
 from tui import format as fmt
 from tui.columns import purchase_text
-from tui.errors import WrongUsage
+from tui.query import Predicate
 from tui.records import money
 
-KEYS = ("cloud", "region", "zone", "type", "gpu", "buy")
-
-
-def select_offers(words: Sequence[str], catalog: Catalog) -> list[Offer]:
-    """Offers that hold for every word: `H100 region:us-east-1 buy:spot !gcp`. Raises `WrongUsage`."""
-    terms = [_term(word) for word in words]
-    offers = [offer for offer in catalog.offers() if all(term(offer) for term in terms)]
-    return sorted(offers, key=_cheapest_first)
-
-
-def _term(word: str):  # noqa: ANN202
-    negated, word = word.startswith("!"), word.removeprefix("!")
-    key, found, text = word.partition(":")
-    if found and key not in KEYS:
-        raise WrongUsage(f"query `{word}`: unknown key `{key}`; there are {', '.join(KEYS)}.")
-    needle = (text if found else word).casefold()
-    keys = (key,) if found else KEYS
-    return lambda offer: negated != any(needle in _text(offer, k).casefold() for k in keys)
-
-
-def _text(offer: Offer, key: str) -> str:
-    match key:
-        case "gpu":
-            instance = instance_of(offer)
-            return (instance.gpu_model if instance else None) or ""
-        case "type":
-            return offer.instance_type
-        case "buy":
-            return f"{offer.purchase} {purchase_text(offer.purchase)}"
-    return getattr(offer, key) or ""
+def select_offers(wanted: Predicate, catalog: Catalog) -> list[Offer]:
+    """Offers that a query over `OFFER_WORDS` selects, the cheapest per GPU first."""
+    return sorted((offer for offer in catalog.offers() if wanted(offer, 0.0)), key=_cheapest_first)
 
 
 def instance_of(offer: Offer) -> InstanceType | None:

@@ -6,6 +6,7 @@ Invariant: `read(spell(tree)) == tree`: what is spelled means what was read.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 KEYWORDS = ("or", "and")
@@ -78,6 +79,20 @@ class Named(NamedTuple):
 
 
 Tree = Everything | Word | Text | Pattern | Compare | Range | Not | All | Some | Named
+
+
+def leaves(tree: Tree, negated: bool = False) -> Iterator[tuple[Tree, bool]]:
+    """The terms of a query that hold no others, and whether each is negated."""
+    match tree:
+        case All(terms) | Some(terms):
+            for term in terms:
+                yield from leaves(term, negated)
+        case Not(term):
+            yield from leaves(term, not negated)
+        case Named(_, term):
+            yield from leaves(term, negated)
+        case _:
+            yield tree, negated
 
 
 def spell(tree: Tree) -> str:

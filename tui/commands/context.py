@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pricing.catalog import Catalog
     from pricing.ledger import Ledger
     from pricing.pricebook import PriceBook
+    from tui.query import Predicate, Words
 
 
 class Context:
@@ -54,6 +55,13 @@ class Context:
         from tui.clients import client_factory
 
         return client_factory(self.paths)
+
+    def query(self, words: Sequence[str], kind: Words | None = None) -> Predicate:
+        """The test that the words of a command line ask for, with the filters that are kept. Raises `QueryError`."""
+        from tui.query import parse
+
+        text = " ".join(words)
+        return parse(text, kind, self.config.filters if "@" in text else {})
 
     def open_ledger(self) -> Ledger:
         """Opens (or makes) the ledger."""

@@ -38,10 +38,9 @@ def jobs(context: Context, arguments: argparse.Namespace) -> int:
     from tui.job_find import list_jobs
     from tui.job_rows import JOB_COLUMNS, JOB_WORDS
     from tui.job_text import job_record
-    from tui.query import parse
 
-    selects = parse(" ".join(arguments.query), JOB_WORDS)
-    every = arguments.all or any(_of_ended(word) for word in arguments.query)
+    selects = context.query(arguments.query, JOB_WORDS)
+    every = arguments.all or _of_ended(context, arguments.query)
     with context.nodes() as nodes:
         listing = asyncio.run(list_jobs(nodes, context.client_for, MOST_ENDED if every else 0))
     _say_errors(listing)
@@ -58,9 +57,20 @@ def jobs(context: Context, arguments: argparse.Namespace) -> int:
     return listing.code
 
 
-def _of_ended(word: str) -> bool:
-    """Terms that ask for what only an ended job has."""
-    return word.startswith(("cause:", "state:ended", "state:done", "state:failed", "!state:"))
+def _of_ended(context: Context, words: Sequence[str]) -> bool:
+    """Whether the query asks for what only an ended job has: a cause, how it ended, any state but some."""
+    from tui.job_rows import JOB_WORDS
+    from tui.query import parse_tree
+    from tui.query_tree import Pattern, Text, leaves
+
+    text = " ".join(words)
+    for leaf, negated in leaves(parse_tree(text, JOB_WORDS, context.config.filters if "@" in text else {})):
+        if isinstance(leaf, Text | Pattern) and leaf.key == "cause":
+            return True
+        if isinstance(leaf, Text | Pattern) and leaf.key == "state":
+            if negated or isinstance(leaf, Pattern) or leaf.text in ("ended", "done", "failed"):
+                return True
+    return False
 
 
 def _rows(listing: Listing, now: float) -> list[Any]:

@@ -21,7 +21,7 @@ from tui.exit_codes import ExitCode
 from tui.output import print_json, print_rows, print_table, say
 
 if TYPE_CHECKING:
-    from tui.fleet import Fleet, NodeView, Totals
+    from tui.fleet import Fleet, Totals
 
 
 def look(context: Context) -> Fleet:
@@ -45,21 +45,14 @@ def verdict(fleet: Fleet, *, quiet: bool = False) -> ExitCode:
     return ExitCode.UNREACHABLE if len(failed) == len(fleet) else ExitCode.PARTLY
 
 
-def select(fleet: Fleet, words: list[str], now: float) -> list[NodeView]:
-    """Nodes that the query on the command line selects."""
-    from tui.query import parse
-
-    wanted = parse(" ".join(words))
-    return [view for view in fleet if wanted(view, now)]
-
-
 def nodes(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Lists nodes with use and money."""
     from tui.columns import NODE_COLUMNS
     from tui.records import node_record, totals_record
 
+    wanted = context.query(arguments.query)
     fleet, now = look(context), time.monotonic()
-    views = select(fleet, arguments.query, now)
+    views = [view for view in fleet if wanted(view, now)]
     totals = fleet.totals(now, [view.name for view in views])
     if arguments.json:
         print_json([node_record(view, now) for view in views] if not arguments.sum else totals_record(totals))
@@ -83,12 +76,14 @@ def say_totals(totals: Totals, *, stdout: bool = False) -> None:
 
 
 def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:
-    """Lists every GPU of the selected nodes."""
+    """Lists the selected GPUs of all nodes."""
     from tui.columns import GPU_COLUMNS, GpuRow
+    from tui.query_rows import GPU_WORDS
     from tui.records import gpu_record
 
+    wanted = context.query(arguments.query, GPU_WORDS)
     fleet, now = look(context), time.monotonic()
-    rows = [GpuRow(view, use) for view in select(fleet, arguments.query, now) for use in view.uses]
+    rows = [row for view in fleet for use in view.uses if wanted(row := GpuRow(view, use), now)]
     if arguments.json:
         print_json([{"node": row.node.name, **gpu_record(row.node, row.use)} for row in rows])
     else:
@@ -100,13 +95,14 @@ def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 
 def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
-    """Lists active alerts of the selected nodes, a silent node among them."""
+    """Lists the selected active alerts of all nodes, a silent node among them."""
     from tui.alerts import all_alerts
+    from tui.query_rows import ALERT_WORDS, AlertLook
     from tui.records import alert_record
 
-    fleet, now = look(context), time.monotonic()
-    names = {view.name for view in select(fleet, arguments.query, now)}
-    found = [alert for alert in all_alerts(fleet, now, datetime.now(UTC)) if alert.node in names]
+    wanted = context.query(arguments.query, ALERT_WORDS)
+    fleet, now, at = look(context), time.monotonic(), datetime.now(UTC)
+    found = [alert for alert in all_alerts(fleet, now, at) if wanted(AlertLook(alert, fleet[alert.node], at), now)]
     if arguments.json:
         print_json([alert_record(alert) for alert in found])
     elif found:

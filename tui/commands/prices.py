@@ -36,9 +36,11 @@ SHOWN_FAULTS = 20
 def prices(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Lists offers of the catalog, cheapest per GPU-hour first."""
     from tui.offers import offer_record, select_offers
+    from tui.query_rows import OFFER_WORDS
 
+    wanted = context.query(arguments.query, OFFER_WORDS)
     catalog, today = context.catalog(), datetime.now(UTC).date()
-    offers = select_offers(arguments.query, catalog)
+    offers = select_offers(wanted, catalog)
     if arguments.json:
         print_json([offer_record(offer, today) for offer in offers])
         return ExitCode.DONE

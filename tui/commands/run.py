@@ -48,7 +48,7 @@ def run(context: Context, arguments: argparse.Namespace) -> int:
     if arguments.follow and wanted.spec.array:
         raise WrongUsage("-f follows one log; with --array use `rackrate job wait`, and `job logs` of a task.")
     if wanted.on:
-        _selects(wanted.on)
+        context.query([wanted.on])  # a wrong query is said before anybody is asked
     with packed_folder(wanted.folder) as packed, context.nodes(wanted.at) as nodes:
         task = Submission(context, arguments, wanted, packed, nodes)
         if arguments.dry_run:
@@ -68,13 +68,6 @@ def _command(arguments: argparse.Namespace) -> list[str]:
     if command == []:
         raise WrongUsage("there is nothing behind --; the command goes there, as in `rackrate run -- python train.py`.")
     return command or []
-
-
-def _selects(query: str) -> None:
-    """A wrong query is said before anybody is asked."""
-    from tui.query import parse
-
-    parse(query)
 
 
 @contextlib.contextmanager
@@ -129,6 +122,7 @@ class Submission:
     ) -> None:
         self.client_for = context.client_for
         self._catalog = context.catalog
+        self._query = context.query
         self._arguments = arguments
         self.wanted = wanted
         self._packed = packed
@@ -205,7 +199,6 @@ class Submission:
 
         from tui import job_nodes
         from tui.fetch import failures, fetch
-        from tui.query import parse
 
         await self._resolve_after()
         fleet = await fetch(self.nodes, self.client_for, self._catalog())
@@ -214,7 +207,7 @@ class Submission:
             say(f"rackrate: {fmt.clean(name)}: {error}")
         if not quiet and failed and len(failed) == len(fleet):
             raise job_nodes.NoNode("no node answered.")
-        selects, now = parse(self.wanted.on or ""), time.monotonic()
+        selects, now = self._query([self.wanted.on or ""]), time.monotonic()
         views = [view for view in fleet if view.info is not None and view.name not in failed and selects(view, now)]
         if not views and not quiet:
             raise WrongUsage(f"no node is selected by {self.wanted.on!r}; `rackrate nodes` lists them.")
