@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from pricing import calendar, charges, closed, garbage, grouping
+from pricing import calendar, charges, closed, cpu_use, garbage, grouping
 from pricing.alike import alike
 from pricing.books import Books
 from pricing.errors import BadRange
@@ -82,6 +82,7 @@ def attribute(
         if known is not None:
             stretches = list(_stretches(keys, *_widened(known, pricing.terms, until, past), start, end, tz))
             cut = cut_notes(connection, _live_edges(past, stretches))
+            cut += tuple(cpu_use.notes(rates, connection, calendar.milliseconds(start), calendar.milliseconds(end)))
             with alike(connection, books) as together:
                 sums = Sums(connection, together)
                 for stretch in stretches:

@@ -16,7 +16,7 @@ from pricing import grouping
 from pricing.grouping import Holder
 from pricing.ledger_totals import Total
 from pricing.rates import Epoch, Rate, Rates
-from pricing.report import COST_PARTS, Committed, Row
+from pricing.report import ALLOCATED_UNUSED, COST_PARTS, Committed, Row
 from pricing.usage import KINDS
 
 HELD, IDLE, LOST, DOWN, HOST = range(len(KINDS))
@@ -33,7 +33,7 @@ class Charge(NamedTuple):
     """A cost that is not share x time x rate: an item, a billing minimum, an unused commitment, an adjustment."""
 
     part: str
-    """One of `COST_PARTS`."""
+    """One of `COST_PARTS`, or `ALLOCATED_UNUSED`: then it is in no sum."""
     label: str
     """What its group is called by every key that neither `placed` nor `facts` tells."""
     cost: Fraction
@@ -143,12 +143,14 @@ class _Group:
     def _charged(self, measured: tuple[object, ...], rates: Sequence[Rate]) -> Row:
         parts, listed, contracted = self._amounts(rates)
         costs = dict(zip(COST_PARTS, parts[:PARTS], strict=False)) | dict.fromkeys(COST_PARTS[PARTS:], _NOTHING)
+        costs[ALLOCATED_UNUSED] = parts[UNUSED]
         for charge in self.charges or ():
             costs[charge.part] += charge.cost
+        unused = costs.pop(ALLOCATED_UNUSED)
         first, rest = list(costs.values())[:PARTS], list(costs.values())[PARTS:]
         owned = self._committed(rates), self._unused()
         moved = sum((charge.node_hours for charge in self.charges or ()), _NOTHING)
-        levels = parts[UNUSED], listed, contracted
+        levels = unused, listed, contracted
         return Row(*measured, *first, not self.unpriced, *rest, *levels, *owned, self.host, moved)  # type: ignore[arg-type]
 
     def _simply(self, rate: Rate) -> tuple[list[Fraction], Fraction | None, Fraction | None]:

@@ -19,6 +19,7 @@ from pricing.closed import Month
 from pricing.frozen import charge_subject, costs_of, price_print, prints, subject_of, usage_print
 from pricing.ledger import Ledger
 from pricing.rates import Pricing, Rates
+from pricing.report import ALLOCATED_UNUSED
 
 
 class Noticed(NamedTuple):
@@ -123,7 +124,8 @@ def _known_costs(connection: sqlite3.Connection, month: Month) -> tuple[dict[str
         if effective is not None:
             costs[subject] += Fraction(effective) * share_ms
     for _, charge in closed.charges_of(connection, month.starts_ms, month.ends_ms):
-        costs[charge_subject(charge)] += charge.cost
+        if charge.part != ALLOCATED_UNUSED:
+            costs[charge_subject(charge)] += charge.cost
     corrected = "SELECT subject, cost, share_ms FROM closed_adjustments WHERE month_id = ?"
     for subject, cost, share_ms in connection.execute(corrected, (month.id,)):
         costs[subject] += Fraction(cost)

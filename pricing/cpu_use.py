@@ -3,6 +3,9 @@
 Invariant: for each placement and moment these costs sum to 0, so what is allocated plus what is idle stays the price of
 the node, in every grouping: the agent's rows of one moment sum to 0 (see `ledger_cpu`), and all have the same rates.
 
+Of what a holder of a GPU loses so, as much was unused as of the GPU in that hour: then what is held and unused stays a part
+of what is allocated, and of an hour it is the same in whatever report.
+
 The part of a node's price is by the weights (see `weights`) of what the node has by its agent's own account, else by the
 catalog's. Where neither knows it, or the node has no price, such jobs cost nothing and its GPUs carry all of it.
 """
@@ -16,11 +19,11 @@ from fractions import Fraction
 
 from pricing import grouping, weights
 from pricing.books import Charge
-from pricing.ledger_cpu import cpu_totals, has_rows
+from pricing.ledger_cpu import UNUSED_UNITS, cpu_totals, has_rows, jobs_on, unused_totals
 from pricing.ledger_merge import HOUR_MS
 from pricing.ledger_totals import Among
 from pricing.rates import Epoch, Rate, Rates
-from pricing.report import Committed
+from pricing.report import ALLOCATED_UNUSED, Committed
 from pricing.usage import KINDS, WHOLE_SHARE
 
 Alike = Callable[[int], int]
@@ -56,6 +59,40 @@ def cpu_charges(
         charge = None if worth is None else _summed(_charge(rates, *place), worth, found.values())
         if charge is not None:
             yield charge
+    yield from _unused(rates, connection, starts_ms, ends_ms, alike)
+
+
+def _unused(
+    rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int, alike: Alike | None
+) -> Iterator[Charge]:
+    """What such jobs take of GPU time that is held and unused."""
+    sums: dict[tuple[int, int], Fraction] = {}
+    for epoch, among, sign in _pieces(rates, starts_ms, ends_ms):
+        for total in unused_totals(connection, epoch.starts_ms, epoch.ends_ms, among):
+            rate, worth = rates.rate(total.placement_id, host=True, epoch=epoch), node_worth(rates, total.placement_id)
+            if rate is not None and worth is not None:
+                place = total.placement_id, alike(total.holder_id) if alike else total.holder_id
+                part = worth.vcpu * Fraction(total.vcpu_ms, WHOLE_SHARE) + worth.memory_gib * Fraction(total.memory_ms, _MIB_PER_GIB)
+                sums[place] = sums.get(place, _NOTHING) + sign * rate.effective * part * Fraction(WHOLE_SHARE, UNUSED_UNITS)
+    for (placement_id, holder_id), cost in sums.items():
+        if cost:
+            yield _charge(rates, placement_id, 1 + KINDS.index("held"), holder_id)._replace(part=ALLOCATED_UNUSED, cost=cost)
+
+
+def notes(rates: Rates, connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[str]:
+    """A sentence for each node on which such jobs cost nothing because it is not known what it has."""
+    if not rates.pricing.terms.weights.of_processors:
+        return
+    told: dict[str, set[str]] = {}
+    for placement_id, job in jobs_on(connection, starts_ms, ends_ms):
+        if node_worth(rates, placement_id) is None:
+            told.setdefault(rates.placements[placement_id].node, set()).add(job or "without a name")
+    for node, jobs in sorted(told.items()):
+        some = ", ".join(sorted(jobs)[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+        yield (
+            f"node {node}: how many vCPUs and how much memory it has is not known, so its jobs without a GPU ({some}) have no "
+            "cost of their own: the holders of its GPUs, or what is idle, carry the whole price."
+        )
 
 
 class _Amounts:

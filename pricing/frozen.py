@@ -22,6 +22,7 @@ from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY
 from pricing.ledger_totals import Total, totals
 from pricing.price_steps import Steps
 from pricing.rates import Epoch, Rate, Rates
+from pricing.report import ALLOCATED_UNUSED
 
 _DAY_MS = HOURS_PER_DAY * HOUR_MS
 
@@ -62,7 +63,8 @@ def costs_of(what: Frozen) -> dict[str, Fraction]:
         if rate is not None:
             costs[subject_of(placement_id, kind, holder_id, part)] += rate.effective * (amounts[0] or 0)
     for charge in what.charges:
-        costs[charge_subject(charge)] += charge.cost
+        if charge.part != ALLOCATED_UNUSED:
+            costs[charge_subject(charge)] += charge.cost
     return dict(costs)
 
 

@@ -30,6 +30,10 @@ TABLES = (
 )
 
 
+UNUSED_UNITS = 10**9
+"""What is unused of an amount is told in so many parts of it, rounded up."""
+
+
 class CpuTotal(NamedTuple):
     """`vcpu_ms`: millionths of a vCPU x ms; `memory_ms`: MiB x ms. Below 0 for those from whom it is taken."""
 
@@ -119,6 +123,40 @@ def cpu_totals(connection: sqlite3.Connection, starts_ms: int, ends_ms: int, amo
             ),
         ),
     )  # fmt: skip
+
+
+def unused_totals(
+    connection: sqlite3.Connection, starts_ms: int, ends_ms: int, among: Among | None = None
+) -> Iterator[CpuTotal]:
+    """Of what is taken from holders of GPUs, as much as was unused of what they held in the same hour, x `UNUSED_UNITS`."""
+    where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
+    length, held = "(MIN(ends_ms, ?) - MAX(starts_ms, ?))", KINDS.index("held")
+    sums: dict[tuple[int, int], list[int]] = {}
+    for placement_id, holder_id, vcpu_ms, memory_ms, share_ms, unused in connection.execute(
+        "SELECT placement_id, holder_id, vcpu_ms, memory_ms, share_ms, measured_share_ms - busy FROM ("
+        f"SELECT hour, placement_id, holder_id, SUM({length} * vcpus) AS vcpu_ms, SUM({length} * memory) AS memory_ms"
+        f" FROM cpu_usage WHERE part = ? AND hour >= ? AND hour < ? AND starts_ms < ? AND ends_ms > ?{where}"
+        " GROUP BY hour, placement_id, holder_id) AS taken JOIN hours USING (placement_id, holder_id)"
+        " WHERE at = hour AND kind = ? AND busy < measured_share_ms",
+        (
+            *(ends_ms, starts_ms) * 2, 1 + held, starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS), ends_ms, starts_ms, *ids, held,
+        ),
+    ):  # fmt: skip
+        units = -(-unused * UNUSED_UNITS // share_ms)
+        amounts = sums.setdefault((placement_id, holder_id), [0, 0])
+        amounts[0] += vcpu_ms * units
+        amounts[1] += memory_ms * units
+    for (placement_id, holder_id), (vcpu_ms, memory_ms) in sums.items():
+        yield CpuTotal(placement_id, 1 + held, holder_id, vcpu_ms, memory_ms)
+
+
+def jobs_on(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[tuple[int, str | None]]:
+    """(placement, job) of all jobs without a GPU in the hours of [starts_ms, ends_ms)."""
+    yield from connection.execute(
+        "SELECT DISTINCT placement_id, job FROM cpu_usage JOIN holders ON holders.id = holder_id"
+        " WHERE hour >= ? AND hour < ? AND part = 0",
+        (starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS)),
+    )
 
 
 def unbalanced(connection: sqlite3.Connection) -> Iterator[tuple[str, int]]:

@@ -19,6 +19,8 @@ MILLIJOULES_PER_KWH = 3_600_000_000
 IDLE_PARTS = ("idle_unallocated_cost", "idle_lost_cost", "idle_down_cost", "idle_billing_cost")
 COST_PARTS = ("allocated_cost", *IDLE_PARTS, "unused_commitment_cost", "adjustment_cost")
 """What a row's total consists of."""
+ALLOCATED_UNUSED = "allocated_unused_cost"
+"""Part of `allocated_cost`, and of no sum."""
 
 
 class Committed(NamedTuple):
@@ -59,8 +61,8 @@ class Row(NamedTuple):
     """Corrections of closed months that were noticed in this range; may be negative."""
     allocated_unused_cost: Fraction | None = Fraction(0)
     """Of `allocated_cost`: held, measured, and no kernel ran. (A row cut at less than a millisecond may bring -1e-9.)
-    At the whole price of the GPU: it exceeds `allocated_cost` where jobs without a GPU take a part of a GPU that is hardly used;
-    tables tell at most `allocated_cost`."""
+    Where jobs without a GPU take a part of a GPU, that part was as unused as the GPU in that hour; so only a report that cuts
+    such an hour may tell more than `allocated_cost`, and tables do not."""
     list_cost: Fraction | None = None
     """The same use at the catalog's prices; None if not known. Nothing for unused commitments and adjustments."""
     contracted_cost: Fraction | None = None

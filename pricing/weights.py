@@ -26,6 +26,11 @@ class Weights:
     vcpu: Fraction = Fraction(Decimal("0.031611"))
     memory_gib: Fraction = Fraction(Decimal("0.004237"))
 
+    @property
+    def of_processors(self) -> bool:
+        """Whether vCPUs or memory are worth anything."""
+        return bool(self.vcpu or self.memory_gib)
+
 
 class Worth(NamedTuple):
     """Of one GPU, one vCPU and one GiB, as shares of a node's price."""

@@ -42,6 +42,7 @@ START = milliseconds(datetime(2026, 3, 1, 12, tzinfo=UTC))
 PRICE = Fraction(10)
 EVEN = Terms(weights=Weights(Fraction(8), Fraction(1, 8), Fraction(1, 32)))
 """Of a node with 1 GPU, 8 vCPUs and 32 GiB: 8 tenths for the GPU, a tenth each for the rest."""
+ROUNDED = Fraction(1, 10**6)
 KEYS = ("", "job", "user", "project", "node", "gpu_model", "purchase", "day", "tag:team", "user,job,day")
 PREP = CpuClaim("eve", "data", "prep", 4_000, 8 * GIB)
 """Half the vCPUs and a quarter of the memory: 7.5 % of the price."""
@@ -79,10 +80,12 @@ def take(ledger: Ledger, page: wire.UsagePage) -> None:
 def report(ledger: Ledger, by: str = "job", terms: Terms = EVEN, hours: float = 48, first: float = 0, **more: object) -> Report:
     span = instant(START + int(first * HOUR_MS)), instant(START + int((first + hours) * HOUR_MS))
     found = attribute(ledger, PriceList(), *span, by, terms=terms, **more)  # type: ignore[arg-type]
-    for part in ("total_cost", "allocated_cost", "idle_cost", "list_cost", "contracted_cost"):
+    for part in ("total_cost", "allocated_cost", "allocated_unused_cost", "idle_cost", "list_cost", "contracted_cost"):
         whole = getattr(found.totals, part)
         if whole is not None:
             assert sum((getattr(row, part) or 0 for row in found.rows), Fraction(0)) == whole
+    if float(hours).is_integer() and float(first).is_integer():
+        assert all(-ROUNDED <= (row.allocated_unused_cost or 0) <= (row.allocated_cost or 0) for row in (*found.rows, found.totals))
     return found
 
 
@@ -144,6 +147,10 @@ def test_what_the_node_has_is_its_own_account_else_the_catalogs_and_unknown_is_f
         span = instant(START), instant(START + HOUR_MS)
         known = attribute(ledger, Catalog(), *span, "user", terms=EVEN)  # type: ignore[arg-type]
         assert costs(known) == {"ann": (Fraction("9.25"), 0), "eve": (Fraction("0.75"), 0)}
+        (note,) = report(ledger, "user").notes
+        assert note.startswith("node n1: how many vCPUs") and "(prep) have no cost of their own" in note
+        free = Terms(weights=Weights(Fraction(1), Fraction(0), Fraction(0)))
+        assert known.notes == report(ledger, "user", free).notes == ()
 
 
 def reserved() -> Terms:
@@ -399,9 +406,20 @@ def test_on_many_nodes_that_a_report_cannot_tell_apart_the_sums_are_those_of_eac
         assert costs(report(ledger, by)) == {key: (60 * allocated, 60 * idle) for key, (allocated, idle) in single.items()}
 
 
-@pytest.mark.parametrize(("busy", "unused"), [(0.0, "9.25"), (0.5, "5.00"), (1.0, "0.00")])
+@pytest.mark.parametrize(("busy", "unused"), [(0.0, "9.25"), (0.5, "4.62"), (0.2, "7.40"), (1.0, "0.00")])
 def test_what_is_told_as_held_and_not_used_never_exceeds_what_is_allocated(busy: float, unused: str) -> None:
     with an_hour_of(node(), gpu(0, ANN, utilization_ratio=busy)) as ledger:
         told = table(report(ledger, "user"))
         cells = [str(row["allocated_unused_cost"]) for row in (*told.rows, told.totals)]
         assert cells == [unused, "0.00", unused]
+
+
+def test_what_is_held_and_not_used_is_the_same_by_the_day_and_after_closing() -> None:
+    with an_hour_of(node(), gpu(0, ANN, utilization_ratio=0.2)) as ledger:
+        expected = Fraction(10 - Fraction(3, 4)) * 8 / 10
+        days = {row.keys: row.allocated_unused_cost for row in report(ledger, "user,day").rows}
+        assert sum(cost or 0 for cost in days.values()) == expected == report(ledger).totals.allocated_unused_cost
+        price = Pricing(PriceList(), {}, "USD", EVEN)
+        closing.close(ledger, price, "2026-03", datetime(2026, 4, 2, tzinfo=UTC))
+        assert report(ledger, hours=720).totals.allocated_unused_cost == expected
+        assert closing.notice(ledger, price, datetime(2026, 4, 3, tzinfo=UTC)) == []
