@@ -117,7 +117,10 @@ def _alert_bare(row: AlertLook) -> list[str]:
     return [*own, *(bare_texts(row.node) if row.node is not None else ())]
 
 
-RULES = ("gpu_idle_held", "gpu_lost", "gpu_hot", "gpu_throttled", "gpu_xid", "disk_full", "node_silent", "cloud_notice")
+RULES = (
+    "gpu_idle_held", "gpu_lost", "gpu_hot", "gpu_throttled", "gpu_xid", "disk_full", "memory_full", "sensor_failing", "node_silent",
+    "cloud_notice", "budget", "budget_forecast",
+)  # fmt: skip
 ALERT_WORDS = Words(
     ("rule", "severity", "node", "what", "state", "gpu", "user", "project", "job", *_OF_NODE), ("age", "cost", "$"),
     alert_texts, alert_number, _alert_bare,

@@ -177,6 +177,20 @@ def test_only_fail_over_makes_an_exit_code_of_a_budget_that_is_spent(home: Path,
 
 
 @time_machine.travel(NOON, tick=False)
+def test_alerts_lists_what_is_spent_of_budgets_beside_the_nodes(home: Path, capfdbinary: CaptureFixture[bytes]) -> None:
+    write_config(home, BUDGETS + '[[nodes]]\nname = "a"\nurl = "http://127.0.0.1:9"\n')
+    done = rackrate_here(capfdbinary, "alerts", "--json", "rule:budget severity:warning")
+    told = {(alert["rule"], alert["holders"][0], alert["threshold"]) for alert in done.json()}
+    assert told == {("budget", "vision", "50 %"), ("budget_forecast", "vision", "100 %"), ("budget", "red team", "50 %")}
+    assert {alert["since"] for alert in done.json()} == {alert["node"] for alert in done.json()} == {None}, "nobody looked before"
+    lines = rackrate_here(capfdbinary, "alerts").out.splitlines()
+    assert "node_silent" in lines[1] and "Budget vision" in "".join(lines)
+    (home / "ledger.db").write_bytes(b"no ledger, but as long as the header of one: " * 9)
+    done = rackrate_here(capfdbinary, "alerts")
+    assert "the alerts of budgets are missing" in done.err and "node_silent" in done.out and "Traceback" not in done.err
+
+
+@time_machine.travel(NOON, tick=False)
 def test_the_app_tells_the_same_budgets_as_alerts_and_keeps_since_when(home: Path) -> None:
     write_config(home, BUDGETS)
     budgets = load(resolve_paths(None)).budgets

@@ -21,6 +21,9 @@ from tui.exit_codes import ExitCode
 from tui.output import print_json, print_rows, print_table, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent import wire
     from tui.fleet import Fleet, Totals
 
 
@@ -95,26 +98,29 @@ def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 
 def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
-    """Lists the selected active alerts of all nodes, a silent node among them."""
+    """Lists the selected active alerts of all nodes, a silent node among them, and those of budgets."""
     from tui.alerts import all_alerts
     from tui.query_rows import ALERT_WORDS, AlertLook
     from tui.records import alert_record
 
     wanted = context.query(arguments.query, ALERT_WORDS)
     fleet, now, at = look(context), time.monotonic(), datetime.now(UTC)
-    found = [alert for alert in all_alerts(fleet, now, at) if wanted(AlertLook(alert, fleet[alert.node], at), now)]
+    budgets, whole = _of_budgets(context, at)
+    looks = [AlertLook(alert, fleet[alert.node] if alert.node else None, at) for alert in all_alerts(fleet, now, at, budgets)]
+    found = [look.alert for look in looks if wanted(look, now)]
     if arguments.json:
-        print_json([alert_record(alert) for alert in found])
+        unknown: dict[str, object] = {"node": None, "since": None, "fired_at": None}  # of a budget: nobody looked before
+        print_json([alert_record(alert) | ({} if alert.node else unknown) for alert in found])
     elif found:
         titles = ("SEVERITY", "NODE", "RULE", "READING", "LIMIT", "SINCE", "$/H", "WHAT TO DO")
         cells = [
             (
                 alert.severity,
-                fmt.clean(alert.node),
+                fmt.clean(alert.node) or fmt.UNKNOWN,
                 alert.rule,
                 fmt.clean(alert.reading or fmt.UNKNOWN),
                 fmt.clean(alert.threshold or fmt.UNKNOWN),
-                fmt.age((datetime.now(UTC) - alert.since).total_seconds()),
+                fmt.age((datetime.now(UTC) - alert.since).total_seconds()) if alert.node else fmt.UNKNOWN,
                 f"${alert.usd_per_hour}" if alert.usd_per_hour else fmt.UNKNOWN,
                 fmt.clean(alert.message),
             )
@@ -123,7 +129,25 @@ def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
         print_table(titles, cells, ("left",) * 5 + ("right", "right", "left"))
     else:
         say("no alerts")
-    return verdict(fleet)
+    code = verdict(fleet)
+    return ExitCode.PARTLY if code is ExitCode.DONE and not whole else code
+
+
+def _of_budgets(context: Context, at: datetime) -> tuple[Sequence[wire.Alert], bool]:
+    """What the budgets' thresholds say of the ledger as it is (nothing is synced for it); False where it cannot be read."""
+    if not context.config.budgets or not context.paths.ledger_path(context.config).exists():
+        return (), True
+    from pricing.errors import PricingError
+    from tui.budgets import alert_rows, states_of
+    from tui.terms import pricing_of
+
+    try:
+        with context.open_ledger() as ledger:
+            pricing = pricing_of(context, argparse.Namespace())
+            return alert_rows(states_of(context.config.budgets, ledger, pricing, context.timezone_name(), at), (), ()), True
+    except PricingError as error:
+        say(f"rackrate: the alerts of budgets are missing: {error}")
+        return (), False
 
 
 def add(context: Context, arguments: argparse.Namespace) -> ExitCode:
