@@ -7,7 +7,8 @@ labels (its own `max` figures are 5, 11, 16, 22, 100), and the open bucket "abov
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pricing.catalog import SNAPSHOT
 from pricing.demand import DemandKey
 from pricing.errors import CatalogError
-from pricing.instances import read_table
+from pricing.instances import InstanceType, read_table
 from pricing.market_steps import StepFunction
 from pricing.market_traces import steps_hazard
 
@@ -54,32 +55,48 @@ class Risk(NamedTuple):
     source: str
     assumed: bool
     bucket: str | None = None
+    hours_back: float | None = None
+    """Mean hours until spot was there again, where that was observed."""
 
 
 def risk_of(case: Case, key: DemandKey, zone: str | None) -> Risk:
     """Of a type in a zone. `availability` of the case's options: (zone, type) or zone -> 1 and 0 over time."""
-    bucket = buckets().get((key.region, key.instance_type)) if key.cloud in (None, "aws") else None
+    bucket = bucket_of(key.cloud, key.region, key.instance_type)
     text = None if bucket is None else f"{bucket.text} ({bucket.as_of})"
-    seen = _observed(case, key, zone)
+    told = case.options.get("availability")
+    told = told if isinstance(told, Mapping) else {}
+    seen = observed(told, zone, key.instance_type) or observed(told, key.region, key.instance_type)
     if seen is not None:
         return seen._replace(bucket=text)
-    others = [found for other in {rate.zone for rate in case.card.rates(key, "spot")} if (found := _observed(case, key, other))]
+    zones = {rate.zone for rate in case.card.rates(key, "spot")}
+    others = [found for other in zones if (found := observed(told, other, key.instance_type))]
     if others:
         worst = max(others, key=lambda one: (one.per_hour, -one.availability))
         return worst._replace(source=f"as in the worst observed zone: {worst.source}", assumed=True, bucket=text)
+    return bucket_risk(bucket)
+
+
+def bucket_of(cloud: str | None, region: str, instance_type: str) -> Bucket | None:
+    return buckets().get((region, instance_type)) if cloud in (None, "aws") else None
+
+
+def bucket_risk(bucket: Bucket | None) -> Risk:
+    """Of AWS's bucket; without one, or with the open one, the stated assumption."""
+    text = None if bucket is None else f"{bucket.text} ({bucket.as_of})"
     if bucket is None or bucket.to is None:
-        why = "0.3 interruptions an hour, 64 % of the time available: the mean of V100 in nine zones of 2023"
+        why = "0.3 interruptions an hour, 64 % of the time available: assumed, the mean of V100 in nine zones of 2023"
         return Risk(ASSUMED_PER_HOUR, 1 / (1 + ASSUMED_PER_HOUR * ASSUMED_HOURS_BACK), why, True, text)
     per_hour = -math.log(1 - bucket.to / 100) / RUN_HOURS
     why = f"the upper end of AWS's bucket ({text}), of instances that run a day each"
     return Risk(per_hour, 1 / (1 + per_hour * HOURS_BACK), why, False, text)
 
 
-def _observed(case: Case, key: DemandKey, zone: str | None) -> Risk | None:
-    told = case.options.get("availability")
-    if not isinstance(told, Mapping) or zone is None:
+def observed(availability: Mapping[object, object], zone: str | None, instance_type: str) -> Risk | None:
+    """From `availability`: (zone, type) or zone -> 1 and 0 over time; None where it tells too little. A region stands for all
+    of its zones."""
+    if zone is None:
         return None
-    steps = told.get((zone, key.instance_type), told.get(zone))
+    steps = availability.get((zone, instance_type), availability.get(zone))
     if not isinstance(steps, StepFunction) or not steps:
         return None
     hazard, share = steps_hazard(steps), steps.mean(steps.start_ms, steps.end_ms).value
@@ -88,7 +105,29 @@ def _observed(case: Case, key: DemandKey, zone: str | None) -> Risk | None:
     hours = float(hazard.available_hours)
     # half an interruption more: none in a short history is not "never"
     per_hour = max(float(hazard.per_hour), 0.5 / hours)
-    return Risk(per_hour, float(share), f"{hazard.interruptions} interruptions in {hours:,.0f} available hours of {zone}", False)
+    back = (1 / float(share) - 1) / per_hour
+    source = f"{hazard.interruptions} interruptions in {hours:,.0f} available hours observed in {zone}"
+    return Risk(per_hour, float(share), source, False, hours_back=back)
+
+
+def placed(availability: Mapping[str, StepFunction], shapes: Iterable[InstanceType]) -> dict[object, StepFunction]:
+    """By what they hold for: (zone, type) and (region, type) of places like `us-east-1a_v100_1`, else zone and region. Of a
+    region with several the one with the most interruptions stands."""
+    types: dict[str, list[str]] = {}
+    for shape in shapes:
+        types.setdefault((shape.gpu_model or "").upper(), []).append(shape.instance_type)
+    found: dict[object, StepFunction] = {}
+    worst: dict[object, float] = {}
+    for place, steps in sorted(availability.items()):
+        zone, _, rest = place.partition("_")
+        names = types.get(rest.partition("_")[0].upper(), []) if rest else [None]
+        hazard = float(steps_hazard(steps).per_hour or 0) if steps else 0.0
+        for where in (zone, re.sub(r"(?<=\d)[a-z]$", "", zone)):
+            for key in [where if name is None else (where, name) for name in names]:
+                if key not in found or hazard > worst[key]:
+                    found[key], worst[key] = steps, hazard
+        found.setdefault(place, steps)
+    return found
 
 
 @cache

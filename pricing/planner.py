@@ -20,7 +20,7 @@ from pricing.hardware import gpus
 from pricing.instances import InstanceType
 from pricing.planner_candidates import Candidate, Misfit, candidates
 from pricing.planner_money import Cost, Prices, Rate, billed_seconds, cheapest, cost_of
-from pricing.planner_spot import HAZARD_PER_HOUR, WAIT_SECONDS, PlainSpot, SpotEstimate, SpotJob, SpotModel
+from pricing.planner_spot import HAZARD_PER_HOUR, WAIT_SECONDS, PlainSpot, Place, SpotEstimate, SpotJob, SpotModel
 from pricing.planner_storage import Storage, Tier, fed_ratio, options, tiers
 from pricing.planner_time import Timing, needed_rate, site_of, timing_of
 from pricing.planner_workload import Workload
@@ -241,7 +241,7 @@ def _option(
     estimate = None
     seconds = billed = billed_seconds(timing.total)
     if rate.purchase == "spot":
-        estimate = spot.estimate(spot_job(workload, candidate, storage, timing))
+        estimate = spot.estimate(spot_job(workload, candidate, storage, timing, rate))
         if estimate is None:
             return None
         seconds, billed = billed_seconds(estimate.seconds), billed_seconds(estimate.billed_seconds)
@@ -250,7 +250,7 @@ def _option(
     return Option(candidate, storage, timing, rate, estimate, seconds, billed, cost, need)
 
 
-def spot_job(workload: Workload, candidate: Candidate, storage: Storage | None, timing: Timing) -> SpotJob:
+def spot_job(workload: Workload, candidate: Candidate, storage: Storage | None, timing: Timing, rate: Rate) -> SpotJob:
     """What the spot model is asked. A new node copies the data again where it lies on the node's own disks."""
     run = workload.run
     again = timing.stage if storage is not None and storage.restaged else 0.0
@@ -264,6 +264,9 @@ def spot_job(workload: Workload, candidate: Candidate, storage: Storage | None, 
         hazard_per_hour=_hazard(workload),
         wait_seconds=WAIT_SECONDS if run.spot_wait_seconds is None else float(run.spot_wait_seconds),
         deadline_seconds=None if run.deadline_seconds is None else float(run.deadline_seconds),
+        place=Place(rate.cloud, rate.region, rate.zone, candidate.shape.instance_type),
+        hazard_told=run.interruptions_per_hour is not None,
+        wait_told=run.spot_wait_seconds is not None,
     )
 
 

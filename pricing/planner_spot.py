@@ -26,6 +26,15 @@ NEGLIGIBLE = 1e-9
 MOST_TERMS = 100_000
 
 
+class Place(NamedTuple):
+    """Where the nodes run."""
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+
+
 class SpotJob(NamedTuple):
     """`ready_seconds`: before any work; `work_seconds`: computing, without checkpoints."""
 
@@ -38,6 +47,10 @@ class SpotJob(NamedTuple):
     hazard_per_hour: float
     wait_seconds: float
     deadline_seconds: float | None
+    place: Place | None = None
+    hazard_told: bool = False
+    """Whether the workload itself tells the hazard and the wait: then no model knows better."""
+    wait_told: bool = False
 
 
 class SpotEstimate(NamedTuple):
@@ -53,6 +66,8 @@ class SpotEstimate(NamedTuple):
     """None: without a deadline."""
     hazard_per_hour: float
     """Of all nodes together."""
+    source: str = ""
+    """Where the hazard comes from; empty: assumed."""
 
 
 class SpotModel(Protocol):

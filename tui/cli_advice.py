@@ -72,7 +72,7 @@ def _add_assumptions(advise: argparse.ArgumentParser) -> None:
     told.add_argument("--changeover", type=float, metavar="HOURS", help="from an interruption to progress again")
     told.add_argument("--checkpoint", type=float, metavar="HOURS", help="between two checkpoints")
     told.add_argument("--deadline", type=float, metavar="HOURS", help="how long a job that moves to spot may take")
-    told.add_argument("--spot-history", metavar="FILE", help="spot prices or availability over time (a file, folder or archive)")
+    _add_spot_history(told, "spot prices or availability over time")
     told.add_argument("--longest-term", type=int, choices=(1, 3), metavar="YEARS", help="commit for at most 1 or 3 years")
     told.add_argument("--payment", choices=("no_upfront", "partial_upfront", "all_upfront"), help="only commitments paid so")
     told.add_argument("--stored-gb", type=float, metavar="GB", help="data that would move with the work")
@@ -81,6 +81,13 @@ def _add_assumptions(advise: argparse.ArgumentParser) -> None:
         "--need", action="append", nargs=5, default=[], metavar=("N", "TYPE", "REGION", "FROM", "TO"),
         help="nodes needed at a known time, for capacity blocks; may be repeated",
     )  # fmt: skip
+
+
+def _add_spot_history(parser: Any, what: str) -> None:
+    parser.add_argument("--spot-history", metavar="FILE", help=f"{what} (a file, folder or archive)")
+    parser.add_argument(
+        "--available", type=int, choices=(0, 1), help="which number means available in its traces (in folders named by zone)"
+    )
 
 
 def _add_plan(commands: Any, command: Add, json: Json) -> None:
@@ -94,6 +101,7 @@ def _add_plan(commands: Any, command: Add, json: Json) -> None:
     plan.add_argument("--top", type=_at_least_one, default=10, metavar="N", help="rows of the table (default 10)")
     plan.add_argument("--all", action="store_true", help="every option, and why the other instance types do not fit")
     plan.add_argument("--all-places", action="store_true", help="every region and zone, not the cheapest of each type alone")
+    _add_spot_history(plan, "spot availability over time")
     plan.add_argument("--terms", metavar="FILE", help="discounts and exchange rates (default: terms.toml)")
     json(plan)
 

@@ -13,7 +13,7 @@ from typing import Any
 from pricing.instances import name_key
 from pricing.offers import PURCHASES
 from pricing.planner import Option, Plan, late
-from pricing.planner_spot import HAZARD_PER_HOUR, WAIT_SECONDS
+from pricing.planner_spot import WAIT_SECONDS
 from tui import format as fmt
 
 TITLES = ("HARDWARE", "GPUS", "WHERE", "BUY", "DATA", "TIME", "", "MONEY")
@@ -140,6 +140,8 @@ def details(plan: Plan, option: Option, title: str, *, memory: bool = True, othe
         lines.append(f"  memory  {_memory(option)}")
     if option.storage is not None:
         lines.append(f"  data    {_storage(option)}")
+    if option.spot is not None:
+        lines.append(f"  spot    interruptions an hour of a node: {_hazard(option)}")
     lines.append(f"  money   {_money(option)}")
     if others:
         lines += [
@@ -294,14 +296,7 @@ def assumptions(plan: Plan, shown: Iterable[Option]) -> list[str]:
         f"{float(assumed.network_efficiency):.0%} of the network count, "
         f"hidden behind {float(assumed.overlap):.0%} of {'the compute' if work.model.sharding == 'full' else 'the backward pass of the last micro-batch'}"
     )
-    if any(one.spot for one in shown):
-        told = work.run.interruptions_per_hour
-        rate, wait = HAZARD_PER_HOUR if told is None else float(told), work.run.spot_wait_seconds
-        found.append(
-            f"spot: {rate:g} interruptions an hour and node{'' if told is not None else ' (assumed)'}, "
-            f"restart {duration(float(work.run.changeover_seconds))}, "
-            f"wait {duration(WAIT_SECONDS if wait is None else float(wait))}; work since the last checkpoint is lost"
-        )
+    found += _spot(plan, [one for one in shown if one.spot])
     if work.data is not None:
         found.append(
             "data: read beside computing; half of a node's memory caches it; "
@@ -314,6 +309,30 @@ def assumptions(plan: Plan, shown: Iterable[Option]) -> list[str]:
         old = f", the oldest {days} days ago: `rackrate prices refresh` brings newer ones" if days > OLD_DAYS else ""
         found.append(f"prices: as of {dates[0]}{span}{old}; quota and free capacity are not known")
     return found
+
+
+def _spot(plan: Plan, shown: Sequence[Option]) -> list[str]:
+    """How often the spot nodes of the table are taken away, and where that comes from; what else an interruption costs."""
+    if not shown:
+        return []
+    run = plan.workload.run
+    wait = WAIT_SECONDS if run.spot_wait_seconds is None else float(run.spot_wait_seconds)
+    sources: dict[str, dict[str, None]] = {}
+    for one in shown:
+        sources.setdefault(_hazard(one), {})[f"{_short(one.rate.cloud, one.candidate.shape.instance_type)} in {one.rate.region}"] = None
+    several = len(sources) > 1
+    return [
+        *(f"spot: interruptions an hour of a node: {what}{': ' + ', '.join(places) if several else ''}" for what, places in sources.items()),
+        f"spot: restart {duration(float(run.changeover_seconds))}, wait {duration(wait)} (observed where it is); "
+        "work since the last checkpoint is lost",
+    ]
+
+
+def _hazard(option: Option) -> str:
+    """`0.3 (assumed)`."""
+    assert option.spot is not None  # the caller looked
+    rate, source = option.spot.hazard_per_hour / option.candidate.nodes, fmt.clean(option.spot.source) or "assumed"
+    return f"{rate:.2g} ({source.removeprefix(f'{rate:g} interruptions an hour, ')})"
 
 
 def left_out(plan: Plan) -> list[str]:

@@ -15,6 +15,8 @@ from tui.errors import WrongUsage
 if TYPE_CHECKING:
     from pricing.advice import Need
     from pricing.catalog import Catalog
+    from pricing.instances import InstanceType
+    from pricing.market_read import Reading
 
 LARGEST = {
     "interruptible": 100.0,
@@ -68,16 +70,37 @@ def _history(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str,
         from pricing.spot_history import CatalogHistory
 
         return ({"spot_history": CatalogHistory(catalog)}, []) if catalog.history is not None else ({}, [])
-    from pricing.market import Market, availability_history, read_history
+    from pricing.advice_spot_risk import placed
+    from pricing.market import Market, availability_history
 
-    reading = read_history(Path(arguments.spot_history))
+    reading = spot_history(arguments)
     found: dict[str, Any] = {"spot_history": Market(reading.fetches)} if reading.fetches else {}
     if reading.traces:
-        found["availability"], _ = availability_history(reading.traces)
+        found["availability"] = placed(availability_history(reading.traces)[0], shapes_of(catalog))
     notes = [
         f"{fmt.clean(arguments.spot_history)}: {len(reading.traps)} things of note in it (`rackrate backtest spot` tells them)."
     ]
     return found, notes if reading.traps else []
+
+
+def spot_history(arguments: argparse.Namespace) -> Reading:
+    """What `--spot-history` names. WrongUsage where nothing of it can be used."""
+    from pricing.market import read_history
+
+    reading = read_history(Path(arguments.spot_history), available=arguments.available)
+    if reading.fetches or reading.traces:
+        return reading
+    name, traces = fmt.clean(arguments.spot_history), any("say whether 0 or 1" in one.sentence for one in reading.traps)
+    if traces:
+        raise WrongUsage(f"--spot-history {name} holds traces of availability: say with --available 0 or 1 what means available.")
+    why = f" ({fmt.clean(reading.traps[0].sentence)})" if reading.traps else ""
+    raise WrongUsage(f"--spot-history {name} tells of no price and no availability{why}.")
+
+
+def shapes_of(catalog: Catalog) -> list[InstanceType]:
+    from pricing.catalog import CLOUDS
+
+    return [shape for cloud in CLOUDS for shape in catalog.instances(cloud)]
 
 
 def needs(arguments: argparse.Namespace, catalog: Catalog) -> tuple[Need, ...]:

@@ -20,8 +20,9 @@ from tui.exit_codes import ExitCode
 from tui.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from pricing.catalog import Catalog
     from pricing.planner import Option, Plan
 
 SHOWN = 10
@@ -46,6 +47,7 @@ def _plans(context: Context, arguments: argparse.Namespace) -> list[tuple[str, P
     from pricing.planner import plan as find
     from pricing.planner_file import find as file_of
     from pricing.planner_file import load
+    from pricing.planner_spot_place import PlacedSpot
     from tui.terms import pricing_of
 
     path = file_of(arguments.workload)
@@ -53,11 +55,26 @@ def _plans(context: Context, arguments: argparse.Namespace) -> list[tuple[str, P
     workloads = [load(path, over) for over in overs]
     pricing = pricing_of(context, arguments)
     now = datetime.now(UTC)
-    found = [find(one, pricing.catalog, now, pricing.terms, every_place=arguments.all_places) for one in workloads]
+    spot = PlacedSpot(_availability(arguments, pricing.catalog))
+    found = [find(one, pricing.catalog, now, pricing.terms, spot=spot, every_place=arguments.all_places) for one in workloads]
     names = ["as it is", *(over.stem for over in overs if over is not None)]
     if problem := pricing.catalog.problem:
         say(f"rackrate: {problem}")
     return list(zip(names, found, strict=True))
+
+
+def _availability(arguments: argparse.Namespace, catalog: Catalog) -> Mapping[object, object]:
+    """Of the traces of `--spot-history`."""
+    if not arguments.spot_history:
+        return {}
+    from pricing.advice_spot_risk import placed
+    from pricing.market import availability_history
+    from tui.commands.advise_options import shapes_of, spot_history
+
+    traces = spot_history(arguments).traces
+    if not traces:
+        raise WrongUsage(f"--spot-history {fmt.clean(arguments.spot_history)} holds no availability, which tells how often spot ends.")
+    return placed(availability_history(traces)[0], shapes_of(catalog))
 
 
 def _existing(name: str) -> Path:
