@@ -19,7 +19,7 @@ from tui.cli_ledger import add_ledger_commands
 from tui.cli_prices import add_price_commands, price_words
 from tui.cli_report import add_report_command
 from tui.commands.context import Context
-from tui.errors import RackrateError
+from tui.errors import RackrateError, WrongUsage
 from tui.exit_codes import ExitCode
 
 EPILOG = """examples:
@@ -58,6 +58,10 @@ QUERY_KEYS = {
 }
 
 
+CHANGES = ("run:run", "jobs:cancel", "jobs:signal")
+"""Commands that change something on a node."""
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     parser = argparse.ArgumentParser(
@@ -69,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"rackrate {__version__}")
     parser.add_argument("--config", metavar="FILE", help="configuration file (default: config.toml in RACKRATE_HOME)")
+    parser.add_argument("--read-only", action="store_true", help="change nothing on any node: the app has no such keys then")
     parser.set_defaults(run="app:app")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_node_commands(commands)
@@ -85,6 +90,11 @@ def _command(commands, name: str, run: str, help: str) -> argparse.ArgumentParse
     parser.set_defaults(run=run)
     parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
+
+
+def _read_only(parser: argparse.ArgumentParser) -> None:
+    """The option of the whole program, behind the command too."""
+    parser.add_argument("--read-only", action="store_true", default=argparse.SUPPRESS, help="change nothing on any node")
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
@@ -142,6 +152,7 @@ def _add_other_commands(commands) -> None:  # noqa: ANN001
     _json(doctor)
     demo = _command(commands, "demo", "setup:demo", "the app on a simulated fleet; a report where there is no terminal")
     demo.add_argument("--seed", type=int, default=7, help="of the simulation (default 7)")
+    _read_only(demo)
     shot = _command(commands, "screenshot", "setup:screenshot", "a picture of the app (SVG or PNG)")
     shot.add_argument("out", metavar="FILE", help="ends in .svg or .png")
     shot.add_argument("--screen", choices=SCREENS, default="fleet")
@@ -149,6 +160,9 @@ def _add_other_commands(commands) -> None:  # noqa: ANN001
     shot.add_argument("--size", default="140x40", metavar="WxH", help="in cells (default 140x40)")
     shot.add_argument("--theme", default="")
     shot.add_argument("--demo", action="store_true", help="of the simulated fleet instead of the configured nodes")
+    keys = _command(commands, "keys", "keys:keys", "print every key of the app, with what config.toml changed")
+    _json(keys)
+    keys.add_argument("--markdown", action="store_true", help="as a table for a README")
     completion = _command(commands, "completion", "setup:completion", "print shell completion")
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
 
@@ -175,7 +189,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = _parse(sys.argv[1:] if argv is None else argv)
     try:
-        return int(find(arguments.run)(Context(arguments.config), arguments))
+        context = Context(arguments.config)
+        _refuse_changes(context, arguments)
+        return int(find(arguments.run)(context, arguments))
     except RackrateError as error:
         return _complain(str(error), error.exit_code)
     except BrokenPipeError:
@@ -187,6 +203,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - errors of the other packages, looked up without importing them
         return _complain_of_packages(error)
+
+
+def _refuse_changes(context: Context, arguments: argparse.Namespace) -> None:
+    """What `--read-only` or the configuration forbids is refused before anybody is asked."""
+    if arguments.run not in CHANGES or getattr(arguments, "dry_run", False):
+        return
+    if arguments.read_only or context.config.read_only:
+        why = "--read-only was given" if arguments.read_only else f"read_only is set in {context.paths.config_file}"
+        raise WrongUsage(f"this would change something on a node, and {why}.")
 
 
 def _complain_of_packages(error: Exception) -> int:

@@ -138,9 +138,50 @@ _MORE_NAMES = {
 }  # fmt: skip
 
 
+class _InForce:
+    """What the running app goes by: its configuration may have changed keys and taken away what changes something."""
+
+    actions: tuple[Action, ...] = ACTIONS
+    read_only: bool = False
+
+
+def put_in_force(actions: tuple[Action, ...] = ACTIONS, *, read_only: bool = False) -> None:
+    """From now on these are the actions there are; `read_only`: without those that change something."""
+    _InForce.actions = tuple(action for action in actions if not (read_only and action.changes))
+    _InForce.read_only = read_only
+
+
+def in_force() -> tuple[Action, ...]:
+    """All actions there are now."""
+    return _InForce.actions
+
+
+def read_only() -> bool:
+    """Whether what changes something is refused."""
+    return _InForce.read_only
+
+
+def refuses(call: str) -> bool:
+    """Whether running `call` (`cancel_job`) would change something that must stay as it is."""
+    name = call.partition("(")[0].removeprefix("app.")
+    return _InForce.read_only and any(one.changes and one.call.partition("(")[0].removeprefix("app.") == name for one in ACTIONS)
+
+
+def key_of(ident: str) -> str:
+    """The first key of an action, to be named in a sentence."""
+    return next((action.shown for action in _InForce.actions if action.id == ident), "–")
+
+
+def unknown_key(scope: Scope, key: str, name: str) -> str:
+    """What is said to a key that means nothing."""
+    if _InForce.read_only and any(one.changes and key in one.keys and scope in one.scopes for one in ACTIONS):
+        return f"{name} is off: this is read-only."
+    return f"{name} does nothing here; {key_of('help')} shows the keys."
+
+
 def of(scope: Scope) -> Iterator[Action]:
     """The actions of one screen, in their order."""
-    return (action for action in ACTIONS if scope in action.scopes)
+    return (action for action in _InForce.actions if scope in action.scopes)
 
 
 def bindings(scope: Scope) -> list[Binding]:
@@ -161,7 +202,7 @@ def footer(scope: Scope) -> list[tuple[str, str]]:
 
 def other_keys(action: Action) -> str:
     """The keys beside the one that is shown first: `F3`, `Backspace`."""
-    return " ".join(_MORE_NAMES[key] for key in action.keys if key in _MORE_NAMES)
+    return " ".join(_MORE_NAMES[key] for key in action.keys if key in _MORE_NAMES and _MORE_NAMES[key] != action.shown)
 
 
 def palette(scope: Scope) -> list[Action]:
@@ -172,6 +213,6 @@ def palette(scope: Scope) -> list[Action]:
 def groups() -> dict[str, list[Action]]:
     """All actions by group, in their order, for the help."""
     found: dict[str, list[Action]] = {}
-    for action in ACTIONS:
+    for action in _InForce.actions:
         found.setdefault(action.group, []).append(action)
     return found

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -109,7 +109,13 @@ class RackrateApp(MoneyScreens):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         costs: Costs | None = None,
         unicode: bool | None = None,
+        filters: Mapping[str, str] = {},
+        registry: tuple[actions.Action, ...] = actions.ACTIONS,
+        read_only: bool = False,
     ) -> None:
+        actions.put_in_force(registry, read_only=read_only)
+        self.filters = dict(filters)
+        """Queries that are kept: `@name`."""
         self._unicode = terminal.draws_unicode() if unicode is None else unicode
         super().__init__(driver_class=UnicodeDriver if self._unicode else AsciiDriver, ansi_color=terminal.no_color() or None)
         self.animation_level = "none"
@@ -355,7 +361,11 @@ class RackrateApp(MoneyScreens):
         """A key that means nothing here gets an answer."""
         if event.key not in self.screen.active_bindings and isinstance(self.screen, RackrateScreen):
             name = event.character if event.is_printable and event.character else event.key
-            self.screen.note(f"{name} does nothing here; ? shows the keys.", "dim")
+            self.screen.note(actions.unknown_key(self.screen.SCOPE, event.key, name), "dim")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What would change something is refused here too, however it is called."""
+        return not actions.refuses(action) and super().check_action(action, parameters)
 
     # -- how it ends --------------------------------------------------------------------------------------------
 
@@ -397,6 +407,9 @@ def run(
     timezone: str,
     theme: str = "",
     silent_seconds: float = LOST_SECONDS,
+    filters: Mapping[str, str] = {},
+    registry: tuple[actions.Action, ...] = actions.ACTIONS,
+    read_only: bool = False,
     on_exit_line: bool = True,
 ) -> int:
     """Opens the app on the nodes; returns the exit code (143 after SIGTERM, 129 after SIGHUP or a vanished terminal)."""
@@ -408,7 +421,8 @@ def run(
     terminal.follow_real_size()
     app = RackrateApp(
         fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, prices_path=prices_path, terms_path=terms_path,
-        data_dir=data_dir, budgets=budgets, timezone=timezone, theme=theme,
+        data_dir=data_dir, budgets=budgets, timezone=timezone, theme=theme, filters=filters, registry=registry,
+        read_only=read_only,
     )  # fmt: skip
     gc.set_threshold(GC_ALLOCATIONS, 50, 50)
     started = time.monotonic()

@@ -9,9 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
+from textual.binding import BindingsMap
 from textual.css.query import NoMatches
 from textual.screen import Screen
 
+from tui.ui import actions
 from tui.ui.actions import Scope
 from tui.ui.widgets.header import Header, header_height
 from tui.ui.widgets.status import Footer, StatusLine
@@ -28,6 +30,24 @@ class RackrateScreen(Screen[None]):
 
     SCOPE: ClassVar[Scope]
     CSS = "RackrateScreen { background: $background; layout: vertical; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bind_anew()
+
+    def _bind_anew(self) -> None:
+        """The keys that are in force now, instead of those of when the class was made."""
+        bound = self._bindings.key_to_bindings
+        for key, members in list(bound.items()):
+            bound[key] = [one for one in members if not (one.id or "").startswith(f"{self.SCOPE}.")]
+        for key, members in BindingsMap(actions.bindings(self.SCOPE)).key_to_bindings.items():
+            bound.setdefault(key, []).extend(members)
+        for key in [key for key, members in bound.items() if not members]:
+            del bound[key]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What would change something is refused here too, however it is called."""
+        return not actions.refuses(action) and super().check_action(action, parameters)
 
     @property
     def rackrate(self) -> RackrateApp:

@@ -170,7 +170,7 @@ class SubmitScreen(RackrateScreen):
 
     def action_send(self) -> None:
         """Sends what was tried; else tries it."""
-        if self._busy:
+        if self._busy or actions.read_only():
             return
         if not self.is_tried or self._tried is None:
             self.action_try_out()
