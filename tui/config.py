@@ -59,6 +59,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ledger: str = ""
     """Path of the ledger; default `ledger.db` in the data directory."""
     budgets: tuple[BudgetConfig, ...] = ()
+    keys: dict[str, str | tuple[str, ...]] = {}
+    """Other keys of the app: `quit = "Q"`, `filter = ["/", "F3"]`; `rackrate keys` lists the names."""
+    read_only: bool = False
+    """Nothing is changed on any node: the app has no such keys, `run`, `job cancel` and `job signal` are refused."""
     filters: dict[str, str] = {}
     """Queries that are kept: `mine = "user:me"` is `@mine` wherever a query is written."""
     silent_seconds: Annotated[float, msgspec.Meta(ge=4, le=86_400)] = 15.0

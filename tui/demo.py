@@ -69,7 +69,7 @@ def _configuration(home: Path, urls: list[str], token: Path) -> Path:
     return file
 
 
-def run_demo(*, seed: int) -> int:
+def run_demo(*, seed: int, read_only: bool = False) -> int:
     """The app on the fleet, or its report where there is no terminal."""
     if has_terminal():
         say("starting a simulated fleet of 12 nodes ...")
@@ -84,6 +84,7 @@ def run_demo(*, seed: int) -> int:
             ledger_path=context.paths.ledger_path(context.config),
             data_dir=context.paths.config_file.parent,
             timezone=context.timezone_name(),
+            read_only=read_only,
         )
 
 

@@ -6,10 +6,21 @@ Invariant: with nothing configured it shows this machine, and the agent it start
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tui.commands.context import Context
 from tui.exit_codes import ExitCode
 from tui.terminal import has_terminal
+
+
+def handling_of(context: Context, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the configuration says of filters, keys and of changing anything. Raises `ConfigurationError`."""
+    from tui.ui.actions import ACTIONS
+    from tui.ui.keymap import remapped
+
+    config = context.config
+    registry = remapped(ACTIONS, config.keys, str(context.paths.config_file)) if config.keys else ACTIONS
+    return {"filters": config.filters, "registry": registry, "read_only": config.read_only or arguments.read_only}
 
 
 def app(context: Context, arguments: argparse.Namespace) -> int:
@@ -21,6 +32,7 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
         return nodes(context, arguments)
     from tui.ui.app import run
 
+    handling = handling_of(context, arguments)
     with context.nodes() as configured:
         code = run(
             configured,
@@ -33,5 +45,6 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
             timezone=context.timezone_name(),
             theme=context.config.theme,
             silent_seconds=context.config.silent_seconds,
+            **handling,
         )
     return code or ExitCode.DONE

@@ -12,6 +12,7 @@ from agent import wire
 from tui import format as fmt
 from tui.fleet_jobs import RUNNING, JobView
 from tui.job_rows import name_text, span
+from tui.ui.actions import read_only
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.confirm import ConfirmScreen, SignalScreen
 
@@ -105,6 +106,9 @@ Call = Callable[["AgentClient"], Awaitable[wire.Job]]
 
 def act(app: RackrateApp, name: str, ident: str, verb: str, call: Call) -> None:
     """Asks the node; the answer is in the fleet and in the status line when it comes."""
+    if read_only():
+        tell(app, f"{verb} {ident}: refused, this is read-only.", "idle")
+        return
     app.asking.start(_act(app, name, ident, verb, call))
 
 

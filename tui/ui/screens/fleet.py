@@ -124,7 +124,7 @@ class FleetScreen(TableScreen):
             self.rackrate.open_node(self.table.cursor_key)
 
     def nothing_above(self) -> None:
-        self.note("This is the top: q quits, Enter opens a node.", "dim")
+        self.note(f"This is the top: {actions.key_of('quit')} quits, {actions.key_of('open')} opens a node.", "dim")
 
     def on_line_table_opened(self, event: LineTable.Opened) -> None:
         self.rackrate.open_node(event.key)

@@ -116,5 +116,5 @@ class JobsScreen(TableScreen, JobActions):
         self.action_open()
 
     def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
-        self.table.select_text(event.wanted, event.text)
+        self.table.select_timed(event.wanted, event.timed)
         self.redraw()

@@ -53,7 +53,9 @@ class TableScreen(RackrateScreen):
         self.query_one(StatusLine).show_sums(shown, self.trouble())
 
     def action_filter(self) -> None:
-        self.query_one(FilterBar).open()
+        bar = self.query_one(FilterBar)
+        bar.rows = self.table.rows
+        bar.open()
         self.redraw()
 
     def action_back(self) -> None:

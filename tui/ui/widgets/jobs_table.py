@@ -31,9 +31,9 @@ class JobsTable(ArrangedTable):
         self.found: list[JobView] = []
         """The rows that are shown."""
 
-    def select_text(self, wanted: Test | None, text: str) -> None:
+    def select_timed(self, wanted: Test | None, timed: bool) -> None:
         """As `select`; a filter that compares numbers (run time, cost) lets through others as time goes on."""
-        self._timed = "<" in text or ">" in text
+        self._timed = timed
         self.select(wanted)
 
     def rows(self) -> Iterable[JobView]:

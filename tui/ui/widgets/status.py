@@ -5,19 +5,21 @@ Invariant: the status sums over exactly the rows that are shown; a note covers i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
+from textual.suggester import Suggester
 from textual.widgets import Input
 
-from tui.errors import WrongUsage
-from tui.query import NODE_WORDS, Words, parse
+from tui.query import NODE_WORDS, QueryError, Words, compile_tree, parse_tree
+from tui.query_complete import NONE, Options, extended, options
+from tui.query_tree import Compare, Range, leaves
 from tui.ui.actions import Scope
-from tui.ui.lines import Line, cropped, wrapped
+from tui.ui.lines import Line, cropped, joined, wrapped
 from tui.ui.panes.header import Shown, footer_line, status_line
 from tui.ui.widgets.lines_view import RaisedLines
 
@@ -63,16 +65,30 @@ class Footer(RaisedLines):
         self.show([footer_line(self._scope, event.size.width)])
 
 
+class _Continued(Suggester):
+    """What would be typed next, dimmed behind the cursor: Right takes it."""
+
+    def __init__(self, bar: FilterBar) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._bar = bar
+
+    async def get_suggestion(self, value: str) -> str | None:
+        return extended(value, self._bar.found)
+
+
 class FilterInput(Input):
-    """Up and down walk through the filters of before."""
+    """Up and down walk through the filters of before, Tab through what could stand here."""
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in ("up", "down"):
+        if event.key in ("up", "down", "tab", "shift+tab"):
             event.stop()
             event.prevent_default()
             bar = self.parent
             assert isinstance(bar, FilterBar)
-            bar.recall(-1 if event.key == "up" else 1)
+            if event.key in ("up", "down"):
+                bar.recall(-1 if event.key == "up" else 1)
+            else:
+                bar.fill(1 if event.key == "tab" else -1)
             return
         await super()._on_key(event)
 
@@ -88,12 +104,13 @@ class FilterBar(Vertical):
     """
 
     class Changed(Message):
-        """Another filter holds: `wanted` is None for no filter."""
+        """Another filter holds: `wanted` is None for no filter; `timed`: it compares numbers, which change as time goes on."""
 
-        def __init__(self, text: str, wanted: Callable[[Any, float], bool] | None) -> None:
+        def __init__(self, text: str, wanted: Callable[[Any, float], bool] | None, timed: bool = False) -> None:
             super().__init__()
             self.text = text
             self.wanted = wanted
+            self.timed = timed
 
     class Closed(Message):
         """Typing ended; the filter stays as it is."""
@@ -104,11 +121,16 @@ class FilterBar(Vertical):
         self._example = example
         self.applied = ""
         """The filter that holds: what is typed may be wrong."""
+        self.rows: Callable[[], Iterable[Any]] = tuple
+        """Where values that could be typed come from."""
+        self.found: Options = NONE
+        """What could stand at the end of what is typed."""
+        self._filled = ("", NONE, -1)
         self._history: list[str] = []
         self._place = 0
 
     def compose(self) -> ComposeResult:
-        yield FilterInput(placeholder=f"filter: {self._example}", select_on_focus=False)
+        yield FilterInput(placeholder=f"filter: {self._example}", select_on_focus=False, suggester=_Continued(self))
         yield RaisedLines()
 
     def on_mount(self) -> None:
@@ -138,23 +160,56 @@ class FilterBar(Vertical):
         field.value = text
         field.cursor_position = len(text)
 
-    def _explain(self, error: str = "") -> None:
-        text = error or "Enter keeps it, Esc clears it, ↑ ↓ filters of before"
-        hint = self.query_one(RaisedLines)
-        lines = wrapped(text, "lost" if error else "dim", self.app.size.width - 1, " ")[:HINT_ROWS]
+    def fill(self, step: int) -> None:
+        """Puts in the next thing that could stand at the end; the one before that with -1."""
+        field = self.query_one(FilterInput)
+        value, found, place = self._filled
+        if field.value != value or len(found.terms) < 2:
+            found, place = self.found, -1 if step > 0 else 0
+        if not found.terms:
+            return
+        place = (place + step) % len(found.terms)
+        text = field.value[: found.start] + found.terms[place]
+        self._filled = (text, found, place)
+        field.value = text
+        field.cursor_position = len(text)
+
+    @property
+    def _named(self) -> dict[str, str]:
+        """The filters that are kept."""
+        return getattr(self.app, "filters", {})
+
+    def _explain(self, error: QueryError | None = None) -> None:
+        cells, hint = self.app.size.width - 1, self.query_one(RaisedLines)
+        if error is not None:
+            caret = error.caret(1)
+            spot: list[Line] = [((caret, "lost"),)] if len(caret) < cells else []
+            lines = [*spot, *wrapped(str(error), "lost", cells, " ")[: HINT_ROWS - len(spot)]]
+        elif self.found.terms:
+            value, found, place = self._filled
+            walking = self.query_one(FilterInput).value == value and len(found.terms) > 1
+            shown, place = (found.shown, place) if walking else (self.found.shown, -1)
+            at = max(0, place - 3)
+            parts: list[Line] = [((name, "accent" if at + i == place else "text"),) for i, name in enumerate(shown[at:])]
+            lines = [joined([((" Tab", "key"),), *parts], "  ", cells)]
+        else:
+            lines = wrapped("Enter keeps it, Esc clears it, ↑ ↓ filters of before, Tab completes", "dim", cells, " ")[:HINT_ROWS]
         hint.styles.height = len(lines)
         hint.show(lines)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
+        text, now = event.value, getattr(self.app, "clock", lambda: 0.0)()
+        self.found = options(text, self._words, self.rows, now, self._named) if text and self.has_class("-open") else NONE
         try:
-            wanted = parse(event.value, self._words) if event.value.strip() else None
-        except WrongUsage as error:
-            self._explain(str(error))
+            tree = parse_tree(text, self._words, self._named)
+        except QueryError as error:
+            self._explain(error)
             return
         self._explain()
-        self.applied = event.value.strip()
-        self.post_message(self.Changed(self.applied, wanted))
+        self.applied = text.strip()
+        timed = any(isinstance(leaf, Compare | Range) for leaf, _ in leaves(tree))
+        self.post_message(self.Changed(self.applied, compile_tree(tree, self._words) if self.applied else None, timed))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
