@@ -117,13 +117,23 @@ def _shipped(
     ]  # fmt: skip
 
 
-def charts(series: Sequence[Series], start: datetime, end: datetime, zone: tzinfo) -> Iterator[str]:
+def charts(
+    series: Sequence[Series],
+    start: datetime,
+    end: datetime,
+    zone: tzinfo,
+    *,
+    width: int | None = None,
+    height: int = HEIGHT,
+    unicode: bool | None = None,
+) -> Iterator[str]:
     """A chart per line of prices, as wide as the terminal; those that do not change as one line of text."""
-    width = min(shutil.get_terminal_size((100, 24)).columns, 160)
+    width = min(shutil.get_terminal_size((100, 24)).columns, 160) if width is None else width
+    unicode = draws_unicode() if unicode is None else unicode
     moving = [one for one in series if len(one.steps) > 1]
     for one in moving[:MOST_CHARTS]:
         yield one.title
-        yield from _chart(one, start, end, width, zone)
+        yield from _chart(one, start, end, (width, height), zone, unicode)
         yield ""
     for one in moving[MOST_CHARTS:]:
         amounts = [amount for _, amount in one.steps if amount is not None]
@@ -135,12 +145,12 @@ def charts(series: Sequence[Series], start: datetime, end: datetime, zone: tzinf
             yield f"{one.title}: {'not known' if amount is None else f'{amount:f} {one.currency}'} all the time"
 
 
-def _chart(one: Series, start: datetime, end: datetime, width: int, zone: tzinfo) -> list[str]:
+def _chart(
+    one: Series, start: datetime, end: datetime, size: tuple[int, int], zone: tzinfo, unicode: bool
+) -> list[str]:  # fmt: skip
     from tui.history_chart import draw
 
-    return draw(
-        one.steps, start, end, width, HEIGHT, unicode=draws_unicode(), on_demand=one.on_demand, currency=one.currency, tz=zone
-    )
+    return draw(one.steps, start, end, *size, unicode=unicode, on_demand=one.on_demand, currency=one.currency, tz=zone)
 
 
 def series_record(one: Series) -> dict[str, Any]:

@@ -205,6 +205,16 @@ class RackrateApp(MoneyScreens):
         return counts if self.fleet.jobs_version or counts.notices else None
 
     @property
+    def unicode(self) -> bool:
+        """Whether more than ASCII may be drawn."""
+        return self._unicode
+
+    @property
+    def zone(self) -> tzinfo:
+        """The reader's time zone."""
+        return self._zone
+
+    @property
     def costs_known(self) -> bool:
         """The ledger was read, or there is none, or it cannot be."""
         return self._ledger_path is None or self.costs != Costs()
@@ -257,6 +267,7 @@ class RackrateApp(MoneyScreens):
         """Prices the fleet and opens the streams."""
         from tui.live import Live
 
+        self.catalog_version += 1
         if event.catalog is not None:
             self.fleet.set_catalog(event.catalog)
         if event.error:

@@ -20,11 +20,18 @@ class MoneyScreens(App[None]):
     files = MoneyFiles()
     ledger_version = 0
     """Grows with each sync."""
+    catalog_version = 0
+    """Grows with each reading of the prices."""
 
     def action_costs(self) -> None:
         from tui.ui.screens.costs import CostsScreen
 
         self._go_to("costs", CostsScreen)
+
+    def action_market(self) -> None:
+        from tui.ui.screens.market import MarketScreen
+
+        self._go_to("market", MarketScreen)
 
     def _go_to(self, name: str, make: Callable[[], Screen[Any]]) -> None:
         """Makes it the first time; brings it to the top where it is open already."""
