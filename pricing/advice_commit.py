@@ -76,6 +76,7 @@ def notes(case: Case) -> list[str]:
     if mix is None:
         return found
     found += mix.notes
+    found += [sentence for key in mix.keys if (sentence := _too_many(case, mix, key))]
     for key, one in mix.told.items():
         if not one.count and one.reasons and mix.series[mix.keys.index(key)].any():
             found.append(f"{key}: {one.reasons[0]}")
@@ -332,6 +333,17 @@ def _risks(case: Case, mix: Mix, part: _Part, ratio: Fraction) -> tuple[str, ...
     if any(rate.estimated for rate in offer.rates.values()):
         found.append("Its rate is an estimate.")
     return tuple(dict.fromkeys(found))
+
+
+def _too_many(case: Case, mix: Mix, key: DemandKey) -> str | None:
+    """More reserved than ever ran: bought for more, or told twice."""
+    owned = [one for one in active(case) if one.kind == "reservation" and covers(case, one, key)]
+    count, most = sum(one.count for one in owned), float(mix.series[mix.keys.index(key)].max(initial=0.0))
+    if count <= ceil(most):
+        return None
+    names = ", ".join(one.id for one in owned[:4])
+    overlap = f"; {names} run at the same time: is one told twice?" if len(owned) > 1 else f" ({names})."
+    return f"{key}: {count} are reserved and at most {most:g} ran at once: {count - ceil(most)} are paid and never used{overlap}"
 
 
 def _when_expired(case: Case, mix: Mix, key: DemandKey) -> list[str]:

@@ -36,7 +36,7 @@ from pricing.instances import InstanceType
 from pricing.lookup import region_key
 from pricing.offers import PURCHASES
 from pricing.owned import Commitment
-from pricing.rate_card import Rate, RateCard, ordered
+from pricing.rate_card import TERM_MONTHS, Rate, RateCard, ordered
 from pricing.terms import parse
 from pricing.terms_reader import TableReader, tables
 
@@ -101,6 +101,16 @@ class WhatIf:
     def _factor(self, key: DemandKey) -> Fraction:
         return next((factor for scope, factor in reversed(self.demand) if scope.matches(key)), Fraction(1))
 
+    def unmatched(self, case: Case) -> list[str]:
+        """A sentence about each line that nothing in the case is about."""
+        ran, priced = list(case.demand.counts), {*case.demand.counts, *case.card.keys()}
+        scopes = [("demand", scope, ran) for scope, _ in self.demand] + [("price", one.scope, priced) for one in self.prices]
+        return [
+            f"The {what} of {_told(scope)} changes nothing: no such type is in the evidence{' or the prices' * (what == 'price')}."
+            for what, scope, keys in scopes
+            if not any(scope._replace(purchase=None).matches(key) for key in keys)
+        ]
+
     def told(self) -> list[str]:
         """What is changed, one line each."""
         lines = [f"demand of {_told(scope)} x {float(factor):g}" for scope, factor in self.demand]
@@ -123,19 +133,32 @@ def _told(scope: Scope) -> str:
 
 
 class ChangedCard:
-    """A rate card under changed prices. A rate that is not known is not made up by a factor."""
+    """A rate card under changed prices. A rate that is not known is not made up by a factor; a price in dollars tells it."""
 
     def __init__(self, card: RateCard, changes: Sequence[PriceChange]) -> None:
         self._card = card
         self._changes = changes
 
     def rates(self, key: DemandKey, purchase: str | None = None) -> Sequence[Rate]:
-        found = ordered([self._changed(key, rate) for rate in self._card.rates(key)])
+        known = self._card.rates(key)
+        found = ordered([*(self._changed(key, rate) for rate in known), *self._told(key, {rate.purchase for rate in known})])
         return found if purchase is None else [rate for rate in found if rate.purchase == purchase]
 
     def on_demand(self, key: DemandKey) -> Rate | None:
         rate = self._card.on_demand(key)
-        return None if rate is None else self._changed(key, rate)
+        told = self._told(key, {"on_demand"} if rate is not None else set())
+        return next((one for one in told if one.purchase == "on_demand"), None) if rate is None else self._changed(key, rate)
+
+    def _told(self, key: DemandKey, known: set[str]) -> list[Rate]:
+        """Rates that only the changes tell."""
+        found: dict[str, Rate] = {}
+        for change in self._changes:
+            purchase, usd = change.scope.purchase, change.usd_per_hour
+            if usd is not None and purchase is not None and purchase not in known and change.scope.matches(key, purchase):
+                months = TERM_MONTHS.get(purchase)
+                paid = None if months is None else "no_upfront"
+                found[purchase] = Rate(purchase, usd, usd, Fraction(0), months, paid, "what-if; was not known")
+        return list(found.values())
 
     def _changed(self, key: DemandKey, rate: Rate) -> Rate:
         for change in reversed(self._changes):

@@ -46,7 +46,7 @@ def _add_advise(commands: Any, command: Add, json: Json) -> None:
     _add_assumptions(advise)
     advise.add_argument("--what-if", dest="what_if", metavar="FILE", help="other prices, demand or commitments, side by side (TOML)")
     advise.add_argument("--judge-on", dest="judge_on", metavar="FILE", help="later usage: what the advised purchases would have cost")
-    advise.add_argument("--apply", action="store_true", help="print the exact calls; on a terminal each is made once you type it")
+    advise.add_argument("--apply", action="store_true", help="print the exact calls; on a terminal reservations are bought once you type it")
     advise.add_argument("--profile", metavar="NAME", help="AWS profile for calls that you confirm")
     advise.add_argument("--ask-aws", action="store_true", help="hold it against AWS's own recommendation (3 or more requests, $0.01 each)")
     add_spending_options(advise)

@@ -305,6 +305,19 @@ def test_a_changed_price_demand_and_commitment_change_what_they_name_and_nothing
     assert other.card.rates(P5, "spot") == [], "what is not known stays so"
 
 
+def test_a_price_that_nobody_knew_can_be_supposed_and_what_matches_nothing_is_said(tmp_path: Path) -> None:
+    case = case_of({P4D: steady(5)}, card_of({P4D: {"on_demand": "20"}}))
+    supposed = changes(
+        tmp_path,
+        '[[prices]]\ninstance_type = "p4d.*"\npurchase = "reserved_1y"\nusd_per_hour = "11"\n'
+        '[[prices]]\npurchase = "savings_plan_1y"\nfactor = "0.5"\n[[demand.types]]\ninstance_type = "p9*"\nfactor = "2"\n',
+    )
+    assert not advise(case, ("commit",)).actions
+    (action,) = advise(supposed.applied(case), ("commit",)).actions
+    assert action.what.startswith("reserve 5 p4d.24xlarge") and action.evidence["rate_source"] == "what-if; was not known"
+    assert supposed.unmatched(case) == ["The demand of p9* changes nothing: no such type is in the evidence."]
+
+
 def test_other_commitments_stand_instead_of_those_owned(tmp_path: Path) -> None:
     case = case_of({P4D: [4.0] * 24}, terms=Terms(commitments=(reservation(1, "12"),)))
     assert changes(tmp_path, 'own = "none"').applied(case).terms.commitments == ()

@@ -130,6 +130,16 @@ def test_what_is_owned_counts_and_what_ends_is_told() -> None:
     assert advice_commit.actions(case(used, usual(keys=[P4D]), Terms(commitments=(other,))))[0].what.startswith("reserve 4")
 
 
+def test_reservations_that_overlap_beyond_what_ever_ran_are_told() -> None:
+    case_of_two = case(demand({P4D: flat(5)}), usual(keys=[P4D]), terms=Terms(commitments=(owned("a", 4), owned("b", 3))))
+    assert advice_commit.actions(case_of_two) == []
+    (told,) = [note for note in advice_commit.notes(case_of_two) if "never used" in note]
+    assert told == (
+        "p4d.24xlarge in us-east-1: 7 are reserved and at most 5 ran at once: 2 are paid and never used; a, b run at the same "
+        "time: is one told twice?"
+    )
+
+
 def test_an_owned_savings_plan_is_used_before_more_is_bought() -> None:
     plan = replace(
         owned("sp-1", 1), kind="savings_plan", instance_type=None, region=None, percent=F(30),

@@ -216,10 +216,11 @@ def _what_if(arguments: argparse.Namespace, asked: _Asked, case: Case, advice: A
     pairs = side_by_side(advice, other)
     if arguments.json:
         compared = advice_text.comparison_record(pairs, changes.told())
-        print_json({**advice_text.record(advice, case), "what_if": {**advice_text.record(other, other_case), **compared}})
+        told = {**advice_text.record(other, other_case), **compared, "unmatched": changes.unmatched(case)}
+        print_json({**advice_text.record(advice, case), "what_if": told})
         return
     _print(advice_text.comparison(advice, other, pairs, changes.told(), asked.top, asked.width))
-    for sentence in other.notes:
+    for sentence in (*changes.unmatched(case), *other.notes):
         if sentence not in advice.notes:
             say(f"note, what if: {fmt.clean(sentence)}")
 
