@@ -66,8 +66,12 @@ class TableScreen(RackrateScreen):
             self.nothing_above()
 
     def action_sort_key(self, key: str) -> None:
-        self.table.sort_by(next(column for column in self.table.sortable if column.sort_key == key))
-        self.redraw()
+        column = next((column for column in self.table.sortable if column.sort_key == key), None)
+        if column is None:
+            self.note(f"No column has the number {key}.", "dim")
+        else:
+            self.table.sort_by(column)
+            self.redraw()
 
     def action_sort_next(self, step: int) -> None:
         self.table.sort_step(step)
