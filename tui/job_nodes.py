@@ -14,11 +14,13 @@ import msgspec
 
 from agent import wire
 from agent.client import AgentClient, AgentRefused, ClientError
+from pricing.weights import Weights
 from tui import format as fmt
 from tui.config import NodeConfig
 from tui.errors import RackrateError
 from tui.exit_codes import ExitCode
 from tui.fleet import NodeView
+from tui.job_price import part_of, without_gpu
 from tui.jobspec import Wanted, priced
 
 AT_ONCE = 64
@@ -48,6 +50,8 @@ class Place(msgspec.Struct, frozen=True):
     """Of the whole node, as the agent's configuration or this catalog says."""
     purchase: str | None = None
     """How the node is paid, as it says."""
+    job_usd_per_hour: Decimal | None = None
+    """Of a job without a GPU, which the agent cannot price: it knows no weights."""
 
     @property
     def name(self) -> str:
@@ -64,10 +68,16 @@ class Offer(msgspec.Struct, frozen=True):
     """HTTP status of the refusal; 0: it did not answer."""
 
 
-def places(nodes: Sequence[NodeConfig], views: Sequence[NodeView]) -> list[Place]:
-    """The nodes of these views, with their prices."""
+def places(nodes: Sequence[NodeConfig], views: Sequence[NodeView], spec: wire.JobSpec, weights: Weights) -> list[Place]:
+    """The nodes of these views, with their prices, and what the job costs there if it has no GPU."""
     chosen = {view.name: view for view in views}
-    return [Place(node, price_of(chosen[node.name]), _purchase(chosen[node.name])) for node in nodes if node.name in chosen]
+    return [_place(node, chosen[node.name], spec, weights) for node in nodes if node.name in chosen]
+
+
+def _place(node: NodeConfig, view: NodeView, spec: wire.JobSpec, weights: Weights) -> Place:
+    price = price_of(view)
+    part = part_of(spec, view.info, price, weights) if view.info is not None and without_gpu(spec) else None
+    return Place(node, price, _purchase(view), None if part is None else fmt.decimal_of(part, PRICE_PLACES))
 
 
 def _purchase(view: NodeView) -> str | None:
@@ -94,7 +104,10 @@ async def ask(found: Sequence[Place], wanted: Wanted, client_for: ClientFor, **c
 async def _ask(place: Place, spec: wire.JobSpec, client_for: ClientFor) -> Offer:
     try:
         async with client_for(place.node) as client:
-            return Offer(place, plan=await client.dry_run(spec))
+            plan = await client.dry_run(spec)
+            if without_gpu(spec):
+                plan = msgspec.structs.replace(plan, usd_per_hour=place.job_usd_per_hour)
+            return Offer(place, plan=plan)
     except AgentRefused as error:
         return Offer(place, refusal=fmt.clean(error.text), status=error.status)
     except (ClientError, RackrateError) as error:
@@ -150,7 +163,7 @@ def _why_later(best: Offer, asked: int) -> str:
 
 
 def hourly(price: Decimal | None) -> str:
-    return "at a price that is not known" if price is None else f"{fmt.usd(price)} an hour"
+    return "at a price that is not known" if price is None else f"{fmt.usd(price, 2 if price >= 1 else 4)} an hour"
 
 
 def nobody(offers: Sequence[Offer]) -> RackrateError:

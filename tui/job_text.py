@@ -124,11 +124,18 @@ def _facts(node: str, job: wire.Job) -> dict[str, str | None]:
         "time limit": None if job.time_limit_seconds is None else span(job.time_limit_seconds),
         "attempt": f"{job.attempt} ({job.retries} retries allowed)" if job.attempt else None,
         "price": None if job.usd_per_hour is None else f"{fmt.usd(job.usd_per_hour, 4)} an hour",
-        "cost": None if job.cost is None else fmt.usd(job.cost, 4),
+        "cost": _cost(job),
         "budget": None if job.budget_usd is None else fmt.usd(job.budget_usd),
         "isolation": job.enforcement,
         "log": None if job.log_bytes is None else f"{fmt.size(job.log_bytes)}{_dropped(job)}",
     }
+
+
+def _cost(job: wire.Job) -> str | None:
+    if job.cost is not None:
+        return fmt.usd(job.cost, 4)
+    without_gpu = not job.gpus_wanted and job.gpu_share is None and job.started_at is not None
+    return "in reports by job: its processors' and memory's part of the node" if without_gpu else None
 
 
 def _dropped(job: wire.Job) -> str:

@@ -37,15 +37,15 @@ def millionths(gpus: int, share: Decimal | None) -> int:
 
 
 def usd_per_hour(node: Decimal | None, held: int, gpu_count: int) -> Decimal | None:
-    """`held` millionths of the node's `gpu_count` GPUs. A job without GPUs has no part of a GPU node's price."""
-    if node is None or gpu_count <= 0:
+    """`held` millionths of the node's `gpu_count` GPUs. None for a job without a GPU: reports know what its processors are worth."""
+    if node is None or gpu_count <= 0 or not held:
         return None
     return _rounded(_EXACT.divide(_EXACT.multiply(node, Decimal(held)), Decimal(gpu_count * WHOLE)))
 
 
 def cost(node: Decimal | None, held: int, gpu_count: int, milliseconds: int) -> Decimal | None:
-    """US dollars for holding so much for so long, to a billionth."""
-    if node is None or gpu_count <= 0:
+    """US dollars for holding so much for so long, to a billionth; None like `usd_per_hour`."""
+    if node is None or gpu_count <= 0 or not held:
         return None
     amount = _EXACT.multiply(_EXACT.multiply(node, Decimal(held)), Decimal(max(0, milliseconds)))
     return _rounded(_EXACT.divide(amount, Decimal(gpu_count * WHOLE * _MS_PER_HOUR)))

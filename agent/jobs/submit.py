@@ -194,7 +194,7 @@ def _budget_faults(spec: JobSpec, node: NodeFacts) -> Iterator[str]:
     if not spec.budget_usd.is_finite() or spec.budget_usd <= 0:
         yield f"a budget of {spec.budget_usd} USD is not possible"
     if not spec.gpus and spec.gpu_share is None:
-        yield "a budget needs GPUs: a node's price is laid on them alone"
+        yield "a budget needs GPUs: what a job without one costs is worked out in reports, by its processors and memory"
     elif costs.price(node.usd_per_hour, price) is None:
         yield (
             "a budget needs the node's price, which is not known here; set `usd_per_hour` in [node] of agent.toml, "

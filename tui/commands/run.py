@@ -22,6 +22,7 @@ from tui.output import print_json, say
 
 if TYPE_CHECKING:
     from agent import wire
+    from pricing.weights import Weights
     from tui.config import NodeConfig
     from tui.gang import Part
     from tui.job_nodes import Offer, Place
@@ -122,6 +123,7 @@ class Submission:
     ) -> None:
         self.client_for = context.client_for
         self._catalog = context.catalog
+        self._terms_path = context.terms_path
         self._query = context.query
         self._arguments = arguments
         self.wanted = wanted
@@ -211,7 +213,18 @@ class Submission:
         views = [view for view in fleet if view.info is not None and view.name not in failed and selects(view, now)]
         if not views and not quiet:
             raise WrongUsage(f"no node is selected by {self.wanted.on!r}; `rackrate nodes` lists them.")
-        return job_nodes.places(self.nodes, views)
+        return job_nodes.places(self.nodes, views, self.wanted.spec, self._weights())
+
+    def _weights(self) -> Weights:
+        """What processors and memory are worth; only jobs without a GPU ask for it."""
+        from pricing.weights import Weights
+        from tui.job_price import without_gpu
+
+        if not without_gpu(self.wanted.spec):
+            return Weights()
+        from pricing.terms import load
+
+        return load(self._terms_path, must_exist=False).weights
 
     async def _resolve_after(self) -> None:
         """Names and beginnings of ids become ids, and the nodes those that have them."""

@@ -19,7 +19,7 @@ def test_a_job_costs_its_part_of_the_node() -> None:
     assert costs.cost(node, costs.millionths(0, Decimal("0.5")), 8, HOUR) == Decimal("0.19375")
     assert str(costs.cost(Decimal(80), costs.millionths(1, None), 8, HOUR)) == "10"
     assert costs.usd_per_hour(node, costs.millionths(2, None), 8) == Decimal("0.775")
-    assert costs.usd_per_hour(node, 0, 8) == 0, "without GPUs it has no part of the price"
+    assert costs.usd_per_hour(node, 0, 8) is None, "what its processors are worth, the agent does not know"
 
 
 def test_what_is_not_known_is_not_nothing() -> None:
