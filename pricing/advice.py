@@ -10,7 +10,7 @@ Each kind of advice is a module with `actions(case: Case) -> list[Action]` and, 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -26,7 +26,7 @@ from pricing.terms import Terms
 if TYPE_CHECKING:
     from pricing.fleet_use import FleetUse
 
-__all__ = ["HOURS_PER_MONTH", "KINDS", "Action", "Advice", "Call", "Case", "Need", "advise", "cents"]
+__all__ = ["HOURS_PER_MONTH", "KINDS", "Action", "Advice", "Call", "Case", "Need", "advise", "cents", "found"]
 
 KINDS = ("commit", "spot", "stop", "shrink", "move", "capacity_block")
 SCALABLE = ("spot", "move")
@@ -147,15 +147,32 @@ def cents(amount: Fraction) -> Decimal:
     return to_decimal(amount, 2)
 
 
-def advise(case: Case, kinds: Iterable[str] = KINDS, *, more_notes: Sequence[str] = ()) -> Advice:
-    """All advice of these kinds. PricingError where the case itself is wrong."""
+def advise(
+    case: Case,
+    kinds: Iterable[str] = KINDS,
+    *,
+    more_notes: Sequence[str] = (),
+    wanted: Callable[[Action], bool] = lambda action: True,
+) -> Advice:
+    """All advice of these kinds that is `wanted`. PricingError where the case itself is wrong."""
     from pricing.advice_rank import ranked
 
+    actions, notes = found(case, kinds)
+    return ranked(case, filter(wanted, actions), (*notes, *more_notes))
+
+
+def found(
+    case: Case, kinds: Iterable[str] = KINDS, on_step: Callable[[str, int, int], None] = lambda kind, done, count: None
+) -> tuple[list[Action], list[str]]:
+    """The actions of these kinds in no order, and the notes. `on_step`: the kind that is looked for next, how many are done
+    and how many there are; what it raises ends the search."""
     wanted = [kind for kind in KINDS if kind in set(kinds)]
-    found: list[Action] = []
+    actions: list[Action] = []
     notes: list[str] = []
-    for name in dict.fromkeys(MODULES[kind] for kind in wanted):
+    names = dict.fromkeys(MODULES[kind] for kind in wanted)
+    for done, name in enumerate(names):
+        on_step(next(kind for kind in wanted if MODULES[kind] == name), done, len(names))
         module = importlib.import_module(f"pricing.{name}")
-        found += [action for action in module.actions(case) if action.kind in wanted]
+        actions += [action for action in module.actions(case) if action.kind in wanted]
         notes += module.notes(case) if hasattr(module, "notes") else []
-    return ranked(case, found, (*notes, *more_notes))
+    return actions, notes

@@ -9,12 +9,13 @@ import argparse
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tui import format as fmt
+from tui.advice_case import DAYS, case_of, evidence
 from tui.commands.context import Context
 from tui.errors import WrongUsage
 from tui.exit_codes import ExitCode
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pricing.rate_card import RateCard
     from pricing.rates import Pricing
 
-DAYS = 365
 LISTED = 20
 OLD = timedelta(days=30)
 
@@ -46,8 +46,9 @@ def advise(context: Context, arguments: argparse.Namespace) -> ExitCode:
     now = datetime.now(UTC)
     pricing = pricing_of(context, arguments)
     case, code, notes = _case(context, arguments, pricing, now)
+    hidden = _dismissed(context, arguments)
     with _busy("looking for what saves money ..."):
-        advice = _advice(case, asked, notes)
+        advice = _advice(case, asked, notes, hidden)
     if asked.show is not None and not 1 <= asked.show <= len(advice.actions):
         raise WrongUsage(f"There is no advice {asked.show}: there are {len(advice.actions)} (`rackrate advise` lists them).")
     _tell(context, arguments, asked, case, advice, pricing, now)
@@ -63,7 +64,7 @@ def _tell(
     from tui import advice_text
 
     if arguments.what_if:
-        return _what_if(arguments, asked, case, advice)
+        return _what_if(arguments, asked, case, advice, _dismissed(context, arguments))
     if arguments.judge_on:
         return _judge(context, arguments, asked, case, advice, pricing)
     if arguments.apply:
@@ -108,9 +109,7 @@ def _asked(arguments: argparse.Namespace) -> _Asked:
 
 def _case(context: Context, arguments: argparse.Namespace, pricing: Pricing, now: datetime) -> tuple[Case, ExitCode, list[str]]:
     """The evidence, the prices and the terms; what could not be reached."""
-    from pricing.advice import Case
     from pricing.demand import with_clouds
-    from pricing.rate_card import in_dollars
     from tui.commands import advise_options
 
     demand, fleet, code, notes = _evidence(context, arguments, now)
@@ -119,16 +118,15 @@ def _case(context: Context, arguments: argparse.Namespace, pricing: Pricing, now
         raise WrongUsage(f"{where} tells of no hour in that range: there is nothing to advise on. Check --from and --to.")
     demand = with_clouds(demand, pricing.catalog)
     told, more = advise_options.options(arguments, pricing.catalog)
-    terms, left_out = in_dollars(pricing.terms, now)
     if fleet is not None and not arguments.no_sync:
         from tui.advise_jobs import told_by_nodes
 
         told["jobs"] = told_by_nodes(context, demand, fleet)
     if arguments.usage and now - demand.end > OLD:
         notes.append(f"The usage ends on {demand.end:%Y-%m-%d}: the advice is as of then, at the prices of now.")
-    case = Case(
-        demand, _card(context, arguments, pricing, now), min(now, demand.end) if demand.known_hours else now, terms, fleet,
-        advise_options.needs(arguments, pricing.catalog), arguments.deadline, told,
+    case, left_out = case_of(
+        demand, fleet, pricing, now, told, _card(context, arguments, pricing, now),
+        advise_options.needs(arguments, pricing.catalog), arguments.deadline,
     )  # fmt: skip
     return case, code, [*notes, *more, *left_out]
 
@@ -162,9 +160,6 @@ def _used(path: Path, arguments: argparse.Namespace, start: datetime, end: datet
 def _ledger(
     context: Context, arguments: argparse.Namespace, start: datetime, end: datetime
 ) -> tuple[Demand, FleetUse | None, ExitCode, list[str]]:
-    from pricing.calendar import milliseconds
-    from pricing.demand import from_ledger
-    from pricing.fleet_read import read_fleet
     from tui.commands.money import sync_nodes, sync_verdict
 
     with context.open_ledger() as ledger:
@@ -175,9 +170,8 @@ def _ledger(
             code = sync_verdict(results)
             lost = [result.node for result in results if result.error is not None]
             notes += [f"node {node} could not be reached: its newest hours are missing." for node in lost]
-        span = milliseconds(start), milliseconds(end)
         with _busy("reading what ran ..."):
-            return from_ledger(ledger, *span), read_fleet(ledger, *span, arguments.idle_days), code, notes
+            return *evidence(ledger, start, end, arguments.idle_days), code, notes
 
 
 def _card(context: Context, arguments: argparse.Namespace, pricing: Pricing, now: datetime) -> RateCard:
@@ -189,10 +183,18 @@ def _card(context: Context, arguments: argparse.Namespace, pricing: Pricing, now
     return LayeredCard(card, CatalogCard(pricing.catalog, pricing.terms, now)) if arguments.add_catalog else card
 
 
-def _advice(case: Case, asked: _Asked, notes: Iterable[str] = ()) -> Advice:
+def _advice(case: Case, asked: _Asked, notes: Iterable[str] = (), hidden: Collection[str] = ()) -> Advice:
     from pricing.advice import advise as advised
+    from tui.dismissed import identity
 
-    return advised(case, asked.kinds, more_notes=tuple(notes))
+    return advised(case, asked.kinds, more_notes=tuple(notes), wanted=lambda action: identity(action) not in hidden)
+
+
+def _dismissed(context: Context, arguments: argparse.Namespace) -> Collection[str]:
+    """What was dismissed in the app, where it is to be left out."""
+    from tui.dismissed import load
+
+    return load(context.paths.data_dir).keys() if arguments.hide_dismissed else ()
 
 
 @contextlib.contextmanager
@@ -206,13 +208,15 @@ def _busy(step: str) -> Iterator[None]:
         yield
 
 
-def _what_if(arguments: argparse.Namespace, asked: _Asked, case: Case, advice: Advice) -> None:
+def _what_if(
+    arguments: argparse.Namespace, asked: _Asked, case: Case, advice: Advice, hidden: Collection[str]
+) -> None:  # fmt: skip
     from pricing.what_if import load, side_by_side
     from tui import advice_text
 
     changes = load(Path(arguments.what_if))
     other_case = changes.applied(case)
-    other = _advice(other_case, asked)
+    other = _advice(other_case, asked, hidden=hidden)
     pairs = side_by_side(advice, other)
     if arguments.json:
         compared = advice_text.comparison_record(pairs, changes.told())

@@ -67,9 +67,9 @@ def _asked_of_aws(arguments: argparse.Namespace) -> list[Any]:
 def _history(arguments: argparse.Namespace, catalog: Catalog) -> tuple[dict[str, Any], list[str]]:
     """Spot prices over time: of the file, else of the price book; availability of traces that have dates."""
     if not arguments.spot_history:
-        from pricing.spot_history import CatalogHistory
+        from tui.advice_case import kept_spot_history
 
-        return ({"spot_history": CatalogHistory(catalog)}, []) if catalog.history is not None else ({}, [])
+        return kept_spot_history(catalog), []
     from pricing.advice_spot_risk import placed
     from pricing.market import Market, availability_history
 
