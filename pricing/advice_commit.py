@@ -23,7 +23,7 @@ from pricing.calendar import instant, milliseconds
 from pricing.commitment_mix import Problem, exact_cost, run
 from pricing.commitment_mix_calls import calls_of, commitment_of, how_of
 from pricing.commitment_mix_lp import Plan, cheapest, hindsight
-from pricing.commitment_mix_offers import Mix, Offer, mix_of
+from pricing.commitment_mix_offers import LONG_TERM_DAYS, Mix, Offer, longest_term, mix_of
 from pricing.commitment_mix_owned import active, covers
 from pricing.commitment_range import Purchase, Range, range_of
 from pricing.commitments import recommend
@@ -67,6 +67,13 @@ def notes(case: Case) -> list[str]:
         found.append(
             f"No reserved or savings-plan rate is known for {', '.join(unpriced[:4])}{' and others' * (len(unpriced) > 4)}: "
             "no commitment is advised there (`rackrate prices refresh` fetches them, or --rates tells them)."
+        )
+    longer = sorted({str(key) for key in case.demand.counts for rate in case.card.rates(key)
+                     if (rate.term_months or 0) > longest_term(case)})  # fmt: skip
+    if longer and "longest_term_months" not in case.options:
+        found.append(
+            f"Three years are on offer for {', '.join(longer[:4])}{' and others' * (len(longer) > 4)}; they are advised on "
+            f"{LONG_TERM_DAYS} days of evidence or more (--longest-term 3 looks at them anyway)."
         )
     now = milliseconds(case.now)
     others = [one.id for one in case.terms.commitments if one.currency != "USD" and one.starts_ms <= now < one.ends_ms]

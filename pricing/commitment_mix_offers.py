@@ -31,7 +31,8 @@ RESERVED = {"reserved_1y": 12, "reserved_3y": 36}
 PLANS = {"savings_plan_1y": 12, "savings_plan_3y": 36}
 DAY_MS = 86_400_000
 LONG_TERM_DAYS = 180
-"""Of evidence, before three years are advised where one year is on offer."""
+"""Of evidence, before three years are advised, unless they are asked for: whatever else is on offer, so that another offer
+never makes the plan dearer."""
 YEARLY_FALL = Fraction(15, 100)
 """Three years are advised only where they are cheaper than three times one year at prices that fall so much each year: p4d
 fell by 33 % and p5 by 44 % in the two years to June 2025 (AWS price lists), g5 and p3 by nothing."""
@@ -178,7 +179,7 @@ def _flexible(case: Case, keys: Sequence[DemandKey], place: int) -> tuple[dict[i
 
 def _best(case: Case, rates: Sequence[Rate]) -> Rate | None:
     """The cheapest of the terms that the evidence allows. `longest_term_months` of the options is the user's own bound."""
-    longest = int(case.options.get("longest_term_months", 36))  # type: ignore[call-overload]
+    longest = longest_term(case)
     payment = case.options.get("payment")
     allowed = [one for one in rates if (one.term_months or 0) <= longest and payment in (None, one.payment)]
     short = min((one for one in allowed if (one.term_months or 0) <= 12), key=_price, default=None)
@@ -186,7 +187,13 @@ def _best(case: Case, rates: Sequence[Rate]) -> Rate | None:
     if short is None or long is None:
         return short or long
     pays = 3 * long.usd_per_hour < short.usd_per_hour * (1 + (1 - YEARLY_FALL) + (1 - YEARLY_FALL) ** 2)
-    return long if pays and case.demand.days >= LONG_TERM_DAYS else short
+    return long if pays else short
+
+
+def longest_term(case: Case) -> int:
+    """Months that may be committed to."""
+    usual = 36 if case.demand.days >= LONG_TERM_DAYS else 12
+    return int(case.options.get("longest_term_months", usual))  # type: ignore[call-overload]
 
 
 def _price(rate: Rate) -> tuple[Fraction, Fraction]:

@@ -186,6 +186,11 @@ def test_three_years_need_long_evidence_and_a_price_that_bears_falling_ones() ->
     assert "(1 y" in one.what and one.evidence["alternatives"] == {"reserved_3y no_upfront": "6.0000"}
     bound = case(demand({P4D: flat(2, days=200)}), rates, options={"longest_term_months": 12})
     assert "(1 y" in advice_commit.actions(bound)[0].what
+    alone = {P4D: [on_demand(10), committed("reserved_3y", "4.3")]}
+    assert advice_commit.actions(case(demand({P4D: flat(2)}), alone)) == []
+    assert any("--longest-term 3" in note for note in advice_commit.notes(case(demand({P4D: flat(2)}), alone)))
+    (asked,) = advice_commit.actions(case(demand({P4D: flat(2)}), alone, options={"longest_term_months": 36}))
+    assert "(3 y" in asked.what
 
 
 def test_the_cheapest_way_to_pay_is_taken_unless_one_is_asked_for() -> None:
