@@ -27,7 +27,6 @@ from agent.security import OWNER, allowed_host
 FAILURES_A_MINUTE = 5
 _MOST_PEERS = 1024
 _PREFIX = "/nodes/"
-_EVERY_NODE = ""
 
 
 class NodeLink(wire.Message, kw_only=True):

@@ -118,15 +118,6 @@ class StepFunction:
         value = Fraction(area - area_before, known) / (self._scale or 1) if known else None
         return Mean(value, Fraction(known, ends_ms - starts_ms))
 
-    def share_at_least(self, value: Decimal, starts_ms: int, ends_ms: int) -> Fraction | None:
-        """The share of the known time with this value or more (spot at the on-demand price); None where nothing is known."""
-        known = high = 0
-        for piece in self.pieces(starts_ms, ends_ms):
-            if piece.value is not None:
-                known += piece.ends_ms - piece.starts_ms
-                high += piece.ends_ms - piece.starts_ms if piece.value >= value else 0
-        return Fraction(high, known) if known else None
-
     def extremes(self, starts_ms: int, ends_ms: int) -> tuple[Value, Value]:
         """(least, most) of the range; None where nothing is known."""
         found = [piece.value for piece in self.pieces(starts_ms, ends_ms) if piece.value is not None]

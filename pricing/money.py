@@ -215,10 +215,6 @@ class PerHour(_Amount):
         """What `hours` cost, exactly, in units of the currency."""
         return self.fraction * Fraction(_refuse_float(hours))
 
-    def for_hours(self, hours: Exact) -> Money:
-        """What `hours` cost. BadMoney when it has no exact decimal (`cost` always has a value)."""
-        return Money(_exact_decimal(self.cost(hours)), self.currency)
-
     def text(self, places: int | None = None) -> str:
         """`$3.06/h`, `CNY 26.46/h`."""
         return f"{_Amount.text(self, places)}/h"

@@ -14,7 +14,6 @@ from decimal import Decimal, InvalidOperation
 _BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 LARGEST_ARRAY = 10_000
-LARGEST_INDEX = 999_999
 
 
 def size(text: str) -> int:

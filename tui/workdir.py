@@ -30,7 +30,6 @@ LARGEST_IGNORE = 1024 * 1024
 FIXED_TIME = 315_619_200
 """2 January 1980: zip files and wheels that a job makes of its files know no earlier time."""
 SHOWN = 5
-_PIECE = 1024 * 1024
 
 
 class Entry(msgspec.Struct, frozen=True):

@@ -9,8 +9,6 @@ import signal
 
 from agent.errors import JobRefused
 
-_UNFIT = {signal.SIGSTOP}
-
 
 def signal_number(text: str) -> int:
     """`USR1`, `SIGUSR1` and `10` alike. Raises JobRefused."""

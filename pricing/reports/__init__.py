@@ -34,15 +34,6 @@ def write(source: Source, stream: TextIO, format: str) -> None:
     FORMATS[format](source, stream)
 
 
-def write_file(source: Source, path: str | Path, format: str) -> None:
-    """Writes a file, whole or not at all (see `replaced`). PricingError when it cannot be written."""
-    with replaced(path, binary=format in BINARY) as stream:
-        if format in BINARY:
-            BINARY[format](source, stream)  # type: ignore[arg-type]
-        else:
-            write(source, stream, format)  # type: ignore[arg-type]
-
-
 @contextlib.contextmanager
 def replaced(path: str | Path, *, binary: bool = False) -> Iterator[IO[str] | IO[bytes]]:
     """A stream to a file beside `path` that is renamed there at the end: a crash or a full disk leaves the old one whole.

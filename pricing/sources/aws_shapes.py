@@ -35,17 +35,6 @@ def types_with_blocks(session: AwsSession, region: str, names: frozenset[str] | 
     )
 
 
-def offered_zones(session: AwsSession, region: str) -> dict[str, frozenset[str]]:
-    """Instance type -> ids of the zones that have it."""
-    asked = {"LocationType": "availability-zone-id", "MaxResults": 1000}
-    found: dict[str, set[str]] = {}
-    for page in session.pages(session.client("ec2", region), "describe_instance_type_offerings", asked):
-        for row in page.answer.get("InstanceTypeOfferings", []):
-            if row.get("InstanceType") and row.get("Location"):
-                found.setdefault(row["InstanceType"], set()).add(row["Location"])
-    return {name: frozenset(zones) for name, zones in found.items()}
-
-
 def _described(session: AwsSession, region: str, names: frozenset[str] | None) -> Iterator[dict[str, Any]]:
     """Filtered here: a type that the region does not have would make the whole call fail."""
     client = session.client("ec2", region)

@@ -22,11 +22,12 @@ from pricing.attribution import attribute
 from pricing.catalog import Catalog
 from pricing.ledger import Ledger
 from pricing.report import Report
-from pricing.reports import replaced, write_file
+from pricing.reports import replaced
 from pricing.reports.focus import FocusSource, facts_of, write_csv, write_parquet
 from pricing.reports.html import HtmlReport, write_page
 from pricing.reports.pages import attributed
 from tests.bench.bench_ledger import GPUS, START, fill
+from tests.support.report_files import write_file
 
 END = START + timedelta(days=30)
 DETAILED, FEW = ("day", "node", "user"), ("project", "user")

@@ -51,7 +51,6 @@ def test_a_value_holds_until_the_next_and_nothing_is_known_outside() -> None:
     assert steps.mean(10, 40) == (Fraction(35, 20), Fraction(2, 3))
     assert steps.mean(0, 10) == (None, 0)
     assert [(gap.starts_ms, gap.ends_ms) for gap in steps.gaps(0, 60)] == [(0, 10), (20, 30), (50, 60)]
-    assert steps.share_at_least(Decimal(2), 0, 60) == Fraction(2, 3)
     assert steps.extremes(0, 60) == (Decimal("1.5"), Decimal(2))
     assert StepFunction([], 5).mean(0, 5) == (None, 0) and EMPTY.steps.at(0) is None
 

@@ -146,11 +146,10 @@ def test_cost_of_hours_is_exact_for_every_fraction(price: Decimal, hours: Fracti
     assert PerHour(price).cost(hours) == Fraction(price) * hours
 
 
-def test_hours_that_have_no_exact_cost_are_an_error_not_a_rounding() -> None:
-    assert PerHour(Decimal("3.06")).for_hours(Decimal("0.5")) == Money(Decimal("1.53"))
-    assert PerHour(Decimal("3.06")).for_hours(Fraction(1, 3)) == Money(Decimal("1.02"))
+def test_what_has_no_exact_decimal_is_an_error_not_a_rounding() -> None:
+    assert PerHour(Decimal("3.06")) * Fraction(1, 3) == PerHour(Decimal("1.02"))
     with pytest.raises(BadMoney, match="no exact decimal"):
-        PerHour(Decimal("1")).for_hours(Fraction(1, 3))
+        PerHour(Decimal("1")) * Fraction(1, 3)
     with pytest.raises(BadMoney):
         PerHour(Decimal("1")) * 0.5  # type: ignore[operator]
     with pytest.raises(BadMoney):

@@ -23,8 +23,9 @@ from pricing.errors import PricingError, ReportError
 from pricing.grouping import KEYS
 from pricing.ledger import Ledger
 from pricing.report import COST_PARTS, Report, Row
-from pricing.reports import FORMATS, write, write_file
+from pricing.reports import FORMATS, write
 from pricing.reports.table import COLUMNS, COSTS, IDLE_SPLIT, Table, table
+from tests.support.report_files import write_file
 from tests.support.usage import PriceList, random_record, take_all
 
 START, END = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)

@@ -27,7 +27,7 @@ from pricing.errors import ReportError
 from pricing.ledger import Ledger
 from pricing.money import Money
 from pricing.report import Report, Row
-from pricing.reports import FORMATS, views, write, write_file
+from pricing.reports import FORMATS, views, write
 from pricing.reports import csv as csv_report
 from pricing.reports.burns import burn_of
 from pricing.reports.charts import stacked_bars
@@ -35,6 +35,7 @@ from pricing.reports.html import HtmlReport, write_page
 from pricing.reports.json import document
 from pricing.reports.pages import LongReport, attributed, calendar_months, head_of, tables, whole
 from pricing.reports.table import COLUMNS, table
+from tests.support.report_files import write_file
 from tests.support.sample_ledger import fill
 
 START, END = datetime(2026, 10, 30, tzinfo=UTC), datetime(2026, 11, 3, tzinfo=UTC)
