@@ -22,7 +22,6 @@ Up to one row length that was not written yet is lost when the agent is killed; 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -39,8 +38,9 @@ from agent.meter_holders import UNREADABLE
 from agent.meter_interruptions import Interruptions
 from agent.meter_placement import PlacementRef, placement_facts, refines
 from agent.meter_store import Kept, MeterStore, Retention
-from agent.meter_track import Stretch, Track, merge
+from agent.meter_track import Stretch, Track
 from agent.meter_use import use_of_parts
+from agent.meter_waiting import Waiting
 
 START_WAIT_MS = 10_000
 """How long a start waits for the driver's first answer before it calls a node one without GPUs."""
@@ -48,12 +48,6 @@ SETTLE_MS = 3_000
 """Nothing is written before this: time for the cloud's metadata to say what the node is, so that its rows are priced."""
 OLD_READING_MS = 5_000
 """Readings older than this are shown by the sampler, but nothing is measured by them."""
-RETRY_SECONDS = 5.0
-BATCH_ROWS = 1_000
-BATCH_SECONDS = 1.0
-"""A past that is fed in (`at_ms`), or a record that need not be durable, is written in batches of so much."""
-MAX_WAITING_ROWS = 50_000
-"""Rows kept in memory while the disk is full: hours of 8 shared GPUs. Beyond it neighbours are merged into longer rows."""
 LARGEST_PAGE = 10_000
 _DAY_MS = 86_400_000
 
@@ -89,13 +83,11 @@ class Meter:
         self._claims: Mapping[str, tuple[Claim, ...]] = {}
         self._at_ms = self._observed_ms = max((one.until_ms for one in self._restored), default=0)
         self._started = self._closed = self._given_time = False
-        self._rows: list[Stretch] = []
+        self._waiting = Waiting()
+        self._rows: list[Stretch] = self._waiting.rows
         self._cpu_claims: tuple[CpuClaim, ...] = ()
         self._cpu = CpuTrack(row_ms, self._rows)
         self._problem: str | None = None
-        self._written_at = time.monotonic()
-        self._retry_at = 0.0
-        self._merge_above = MAX_WAITING_ROWS
 
     @classmethod
     def open(
@@ -221,13 +213,11 @@ class Meter:
             try:
                 self._store.append(self._rows, self._kept(), self._placement)
             except StateDirectoryError as error:
-                self._retry_at = time.monotonic() + RETRY_SECONDS
+                self._waiting.failed()
                 self._report(f"usage cannot be written now and waits in memory: {error}")
                 return
-            self._rows.clear()
+            self._waiting.written()
             self._retired.clear()
-            self._merge_above = MAX_WAITING_ROWS
-            self._written_at = time.monotonic()
             self._report(None)
             self._retention.prune(self._store, self._at_ms)
 
@@ -403,19 +393,8 @@ class Meter:
         return self._given_time or not self._durable
 
     def _write_if_due(self) -> None:
-        if not self._rows or self._first_ms is None:
-            return
-        now = time.monotonic()
-        if len(self._rows) > self._merge_above:
-            self._rows[:] = merge(self._rows)
-            self._merge_above = max(MAX_WAITING_ROWS, 2 * len(self._rows))
-        if now < self._retry_at:
-            return
-        if self._batching():
-            due = len(self._rows) >= BATCH_ROWS or now - self._written_at >= BATCH_SECONDS
-        else:
-            due = self._at_ms - self._first_ms >= SETTLE_MS
-        if due:
+        settled = self._first_ms is not None and self._at_ms - self._first_ms >= SETTLE_MS
+        if self._first_ms is not None and self._waiting.due(batched=self._batching(), settled=settled):
             self.flush()
 
     def _kept(self) -> list[Kept]:

@@ -17,11 +17,11 @@ from agent import wire
 from agent.config import AgentConfig
 from agent.errors import AgentFault, JobConflict, JobForbidden, JobUnknown
 from agent.isolation.host import HostIsolation
-from agent.jobs import costs, ids, recover, view
+from agent.jobs import ids, recover, view
 from agent.jobs.actor import Actor
+from agent.jobs.claims import cpu_claims, gpu_claims
 from agent.jobs.context import Context, now
 from agent.jobs.drains import Drains
-from agent.jobs.entries import wanted_of
 from agent.jobs.logs import log_size, read_log
 from agent.jobs.manager_desk import Desk
 from agent.jobs.manager_life import Lives
@@ -34,7 +34,6 @@ from agent.jobs.signals import signal_number
 from agent.jobs.stopper import Stopper
 from agent.meter import Meter
 from agent.meter_claims import Claim
-from agent.meter_cpu import CpuClaim
 
 LOG_LOOK_SECONDS = 0.1
 LARGEST_PAGE = 1_048_576
@@ -208,23 +207,7 @@ class JobManager:
 
     def claims(self) -> dict[str, tuple[Claim, ...]]:
         """GPU -> who has which share of it, reservations and drained GPUs too."""
-        found: dict[str, list[Claim]] = {}
-        held = [(row, row.gpus) for row in self._store.holding()]
-        drained = ((self._store.find(id), drain.trace.gpus) for id, drain in self._drains.all.items())
-        held += [(row, gpus) for row, gpus in drained if row is not None]  # the GPUs of then: it may run again on others
-        for row, gpus in held:
-            share = costs.WHOLE if row.spec.gpu_share is None else costs.millionths(0, row.spec.gpu_share)
-            for uuid in gpus:
-                found.setdefault(uuid, []).append(Claim(row.user, row.spec.project, row.id, share))
-        return {uuid: tuple(claims) for uuid, claims in found.items()}
-
-    def cpu_claims(self) -> tuple[CpuClaim, ...]:
-        """What jobs without a GPU hold of processors and memory."""
-        wanted = ((row, wanted_of(row)) for row in self._store.holding() if not row.gpus)
-        return tuple(
-            CpuClaim(row.user, row.spec.project, row.id, one.cpu_millis, one.memory_bytes or 0)
-            for row, one in sorted(wanted, key=lambda pair: pair[0].id)
-        )
+        return gpu_claims(self._store, self._drains)
 
     # Doing
 
@@ -371,7 +354,7 @@ class JobManager:
         if self._meter is None:
             return
         try:
-            self._meter.claim(self.claims(), self.cpu_claims())
+            self._meter.claim(self.claims(), cpu_claims(self._store))
             self._context.works("the usage record")
         except Exception as error:
             self._context.failed("the usage record", error)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import agent.meter as metering
-from agent import wire
+from agent import meter_waiting, wire
 from agent.errors import StateDirectoryError
 from agent.meter import Meter
 from tests.support.metering import ANN, BOB, INFO, Node, all_rows, check_cover, check_gpu_tiles, gpu, ms, sample
@@ -80,8 +79,8 @@ def test_rows_that_a_full_disk_takes_with_it_are_said_at_the_end(tmp_path: Path)
 
 def test_a_disk_that_stays_full_merges_rows_but_loses_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path / "usage.db")
-    node.meter._merge_above = 50
-    monkeypatch.setattr(metering, "MAX_WAITING_ROWS", 50)
+    node.meter._waiting._merge_above = 50
+    monkeypatch.setattr(meter_waiting, "MAX_WAITING_ROWS", 50)
     node.see(0, gpu(0, ANN, BOB, power_watts=100.0))
     limit_pages(node.meter, 1)
     failing = sqlite3.connect(tmp_path / "usage.db", isolation_level=None)
