@@ -119,9 +119,9 @@ def listing(advice: Advice, case: Case, most: int, width: int) -> Iterator[str]:
     if not advice.actions:
         return
     yield ""
-    order = sorted(range(len(advice.actions)), key=lambda place: (advice.actions[place].partial, place))[:most]
+    order = in_order(advice)[:most]
     shown = [advice.actions[place] for place in order]
-    ranks = [f"{place + 1}{_mark(advice.shares.get(place))}" for place in order]
+    ranks = [f"{place + 1}{rank_mark(advice.shares.get(place))}" for place in order]
     saves = [money(action.saving_per_month) + ("~" if action.partial else "") for action in shown]
     ranges = [span(*action.saving_range) for action in shown]
     heads = ("#", "KIND", "SAVES/MONTH", "RANGE")
@@ -142,13 +142,19 @@ def listing(advice: Advice, case: Case, most: int, width: int) -> Iterator[str]:
     yield from _footer(advice, shown, width)
 
 
+def in_order(advice: Advice) -> list[int]:
+    """Places, what is sure before what rests in part on what is not known."""
+    return sorted(range(len(advice.actions)), key=lambda place: (advice.actions[place].partial, place))
+
+
 def _row(cells: Sequence[str], widths: Sequence[int], what: str) -> str:
     sides = (str.ljust, str.ljust, str.rjust, str.rjust)
     parts = [side(cell, size) for side, cell, size in zip(sides, cells, widths, strict=True)]
     return "  ".join((*parts, what)).rstrip()
 
 
-def _mark(share: Fraction | None) -> str:
+def rank_mark(share: Fraction | None) -> str:
+    """`*` counted in the total, `+` for a part of it."""
     return "" if share is None else "*" if share == 1 else "+"
 
 

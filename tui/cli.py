@@ -18,6 +18,7 @@ from tui.cli_jobs import add_job_commands, split_command
 from tui.cli_ledger import add_ledger_commands
 from tui.cli_prices import add_price_commands, price_words
 from tui.cli_report import add_report_command
+from tui.cli_watch import add_watch_command
 from tui.commands.context import Context
 from tui.errors import RackrateError, WrongUsage
 from tui.exit_codes import ExitCode
@@ -35,7 +36,7 @@ EPILOG = """examples:
 exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not reachable, 4 partly done
 """
 
-SCREENS = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "help")
+SCREENS = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "advice", "help")
 QUERY_HELP = "e.g. state:idle gpu:A100 user:me util<20 cost>5 !spot; `a or b`, parentheses, name:/regex/, @kept (see below)"
 QUERY_EPILOG = """queries, alike for nodes, gpus, jobs, alerts and prices (quote them: the shell has its own <, >, ! and parentheses):
   train                       a part of any usual text           "red hot"           with a blank in it
@@ -81,6 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_money_commands(commands)
     add_advice_commands(commands, _command, _json)
     add_ledger_commands(commands, _command, _json)
+    add_watch_command(commands, _command, _json)
     _add_other_commands(commands)
     return parser
 

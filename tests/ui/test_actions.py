@@ -53,7 +53,7 @@ def test_what_changes_something_on_a_node_is_marked_so_and_nothing_else_is() -> 
     assert named == {action.id for action in actions.ACTIONS if action.changes} == {"submit", "cancel", "signal", "send"}
 
 
-SCREENS = [(), ("enter",), ("a",), ("j",), ("j", "enter"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("question_mark",)]
+SCREENS = [(), ("enter",), ("a",), ("j",), ("j", "enter"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("v",), ("v", "enter"), ("question_mark",)]
 
 
 @pytest.mark.parametrize("keys", SCREENS, ids=lambda keys: "-".join(keys) or "fleet")

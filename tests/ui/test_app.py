@@ -30,7 +30,7 @@ SIZES = [(200, 60), (20, 5), (0, 0), (100, 30), (10, 2), (1, 1), (40, 8), (3, 1)
 @pytest.mark.parametrize(
     "keys",
     [(), ("enter",), ("a",), ("question_mark",), ("colon",), ("slash", *"a:b"), ("j",), ("j", "enter"),
-     ("j", "x"), ("j", "n"), ("c",), ("c", "e"), ("m",), ("m", "enter")],
+     ("j", "x"), ("j", "n"), ("c",), ("c", "e"), ("m",), ("m", "enter"), ("v",), ("v", "enter")],
     ids=lambda keys: "".join(keys) or "fleet",
 )  # fmt: skip
 async def test_every_screen_survives_every_size(keys: tuple[str, ...]) -> None:

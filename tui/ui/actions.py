@@ -13,9 +13,9 @@ import msgspec
 from textual.binding import Binding
 
 Scope = Literal[
-    "app", "fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "price", "help"
+    "app", "fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "price", "advice", "card", "help"
 ]  # fmt: skip
-SCREENS: tuple[Scope, ...] = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "price", "help")
+SCREENS: tuple[Scope, ...] = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "price", "advice", "card", "help")
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +41,13 @@ EVERYWHERE: tuple[Scope, ...] = SCREENS
 _COLUMN_KEYS = "1234567890"
 
 TABLES: tuple[Scope, ...] = ("fleet", "jobs", "costs", "market")
-MONEY: tuple[Scope, ...] = ("costs", "market")
+MONEY: tuple[Scope, ...] = ("costs", "market", "advice")
 LOOKS: tuple[Scope, ...] = tuple(scope for scope in SCREENS if scope != "submit")
 """Screens on which nothing is typed."""
 
 ACTIONS: tuple[Action, ...] = (
     Action(id="open", keys=("enter",), shown="Enter", title="Open what is under the cursor", group="Look", call="open",
-           scopes=("fleet", "alerts", "jobs", "market"), footer="open"),
+           scopes=("fleet", "alerts", "jobs", "market", "advice"), footer="open"),
     Action(id="narrow", keys=("enter",), shown="Enter", title="Only this group, by the next grouping", group="Money",
            call="open", scopes=("costs",), footer="drill"),
     Action(id="back", keys=("escape", "backspace"), shown="Esc", title="Back; in a table: clear the filter", group="Look",
@@ -61,9 +61,21 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="alerts", keys=("a", "f4"), shown="a", title="Alerts of the whole fleet", group="Look", call="app.alerts",
            scopes=("fleet", "node", "jobs"), footer="alerts"),
     Action(id="costs", keys=("c", "f12"), shown="c", title="Costs of the month, and budgets", group="Money", call="app.costs",
-           scopes=("fleet", "node", "alerts", "market", "price"), footer="costs", late=True),
+           scopes=("fleet", "node", "alerts", "market", "price", "advice"), footer="costs", late=True),
     Action(id="market", keys=("m", "shift+f5"), shown="m", title="Market: what a GPU-hour costs everywhere", group="Money",
-           call="app.market", scopes=("fleet", "node", "alerts", "jobs", "job", "costs"), footer="market", late=True),
+           call="app.market", scopes=("fleet", "node", "alerts", "jobs", "job", "costs", "advice"), footer="market", late=True),
+    Action(id="advice", keys=("v", "shift+f7"), shown="v", title="Advice: what would save money", group="Money",
+           call="app.advice", scopes=("fleet", "node", "alerts", "jobs", "job", "costs", "market"), footer="advice", late=True),
+    Action(id="dismiss", keys=("x", "delete"), shown="x", title="Dismiss advice with a reason; dismissed: take it back",
+           group="Money", call="dismiss", scopes=("advice", "card"), footer="dismiss"),
+    Action(id="dismissed", keys=("d", "f8"), shown="d", title="Show what was dismissed, or leave it out", group="Money",
+           call="dismissed", scopes=("advice",), footer="dismissed"),
+    Action(id="break_off", keys=("b", "f6"), shown="b", title="Break off computing advice", group="Money", call="break_off",
+           scopes=("advice",)),
+    Action(id="next_card", keys=("right_square_bracket", "ctrl+right"), shown="]", title="Card of the next advice",
+           group="Money", call="step(1)", scopes=("card",), footer="next"),
+    Action(id="previous_card", keys=("left_square_bracket", "ctrl+left"), shown="[", title="Card of the advice before",
+           group="Money", call="step(-1)", scopes=("card",)),
     Action(id="more_days", keys=("right_square_bracket", "ctrl+right"), shown="]", title="More days of a price", group="Money",
            call="days(1)", scopes=("price",), footer="more days"),
     Action(id="fewer_days", keys=("left_square_bracket", "ctrl+left"), shown="[", title="Fewer days of a price", group="Money",
@@ -122,7 +134,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="mouse", keys=(), shown="click, wheel", title="Click a row, a title to sort by it; twice to open",
            group="Move", call="", scopes=("fleet", "alerts", "jobs", *MONEY), palette=False),
     Action(id="help", keys=("question_mark", "f1"), shown="?", title="This help", group="Program", call="app.help",
-           scopes=("fleet", "node", "alerts", "jobs", "job", "price", *MONEY), footer="help"),
+           scopes=("fleet", "node", "alerts", "jobs", "job", "price", "card", *MONEY), footer="help"),
     Action(id="help_typing", keys=("f1",), shown="F1", title="This help, where letters are typed", group="Program",
            call="app.help", scopes=("submit",), footer="help"),
     Action(id="palette", keys=("colon", "ctrl+p", "f2"), shown=":", title="All actions, by name", group="Program",
@@ -140,7 +152,7 @@ _MORE_NAMES = {
     "f1": "F1", "f2": "F2", "f3": "F3", "f4": "F4", "f6": "F6", "f7": "F7", "f8": "F8", "f9": "F9", "f10": "F10",
     "ctrl+p": "Ctrl+P", "backspace": "Backspace", "ctrl+right": "Ctrl+→", "ctrl+left": "Ctrl+←", "shift+f6": "Shift+F6",
     "ctrl+q": "Ctrl+Q", "f5": "F5", "f11": "F11", "f12": "F12", "insert": "Ins", "delete": "Del", "ctrl+insert": "Ctrl+Ins",
-    "ctrl+t": "Ctrl+T", "shift+tab": "Shift+Tab", "shift+f5": "Shift+F5",
+    "ctrl+t": "Ctrl+T", "shift+tab": "Shift+Tab", "shift+f5": "Shift+F5", "shift+f7": "Shift+F7",
 }  # fmt: skip
 
 

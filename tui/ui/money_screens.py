@@ -33,6 +33,11 @@ class MoneyScreens(App[None]):
 
         self._go_to("market", MarketScreen)
 
+    def action_advice(self) -> None:
+        from tui.ui.screens.advice import AdviceScreen
+
+        self._go_to("advice", AdviceScreen)
+
     def _go_to(self, name: str, make: Callable[[], Screen[Any]]) -> None:
         """Makes it the first time; brings it to the top where it is open already."""
         if name not in self._installed_screens:

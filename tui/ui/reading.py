@@ -33,8 +33,9 @@ class Reading(Generic[T]):
             self.value = value
             self.error = error
 
-    def __init__(self, screen: Screen[Any]) -> None:
+    def __init__(self, screen: Screen[Any], rest: int = REST) -> None:
         self._screen = screen
+        self._rest = rest
         self._wanted: Hashable = None
         self._version = -1
         self._work: Callable[[], T] | None = None
@@ -47,12 +48,16 @@ class Reading(Generic[T]):
 
     def want(self, key: Hashable, version: int, work: Callable[[], T]) -> None:
         """Reads unless this is what was read last. `version`: grows when there are news that may wait."""
-        rested = time.monotonic() - self._read_at >= REST * self._took
-        if key == self._wanted and (version == self._version or self.busy or not rested):
+        if not self.due(key, version):
             return
         self._wanted, self._version, self._work = key, version, work
         if not self.busy:
             self._start()
+
+    def due(self, key: Hashable, version: int) -> bool:
+        """Whether a wish for this would be read."""
+        rested = time.monotonic() - self._read_at >= self._rest * self._took
+        return key != self._wanted or (version != self._version and not self.busy and rested)
 
     def again(self) -> None:
         """The next wish is read, whatever it is."""

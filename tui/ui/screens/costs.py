@@ -109,7 +109,7 @@ class CostsScreen(TableScreen):
         doing = "reading ..." if self._groups.busy or self._days.busy else ""
         self.query_one("#title").display = rows >= 8
         self.query_one("#title", RaisedLines).show([title_line(groups, doing, columns)])
-        table.empty = self._empty(groups)
+        table.explain(self._empty(groups))
         if groups is not None:
             table.show_groups(groups)
         self._show_month(columns, rows)

@@ -38,6 +38,7 @@ from tui.ui.widgets.status import FilterBar, Footer, StatusLine
 EXAMPLE = "H100 buy:spot region:us-east !azure each<3"
 LOW_ROWS = 30
 WIDEST = 160
+_NO_MATCH: tuple[Line, ...] = ((("  No offer matches this filter. Esc clears it.", "dim"),),)
 _READING: tuple[Line, ...] = ((("  Reading the prices ...", "dim"),),)
 
 
@@ -73,10 +74,10 @@ class MarketScreen(TableScreen):
         self._market.want(today, app.catalog_version, lambda: read_market(files, today))
         self.show_header()
         if self._market.value is not None:
-            table.empty = ((("  No offer matches this filter. Esc clears it.", "dim"),),)
+            table.explain(_NO_MATCH)
             table.show_market(self._market.value)
         else:
-            table.empty = ((("  " + fmt.clean(self._market.error), "lost"),),) if self._market.error else _READING
+            table.explain(((("  " + fmt.clean(self._market.error), "lost"),),) if self._market.error else _READING)
         table.update(app.clock())
         self.show_status()
 

@@ -120,6 +120,13 @@ class LineTable(ScrollView, can_focus=True):
             self.titles, self.sorted_by = titles, sorted_by
             self.refresh(self.size.region)
 
+    def explain(self, lines: Sequence[Line]) -> None:
+        """What stands in the place of rows while there are none."""
+        if lines != self.empty:
+            self.empty = lines
+            if not self.keys:
+                self.refresh(self.size.region)
+
     def forget(self) -> None:
         """Drops all that was formatted."""
         self._cells.clear()
