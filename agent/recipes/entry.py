@@ -1,0 +1,63 @@
+"""From a command line to a finished training: settings, torch, ranks, the loop; each fault is one sentence.
+
+Invariant: `--help` and a wrong setting need no torch, and a missing torch is told before anything else is tried.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from agent.recipes.faults import RecipeFault
+from agent.recipes.settings import Settings, read
+
+NO_TORCH = "rackrate: recipe {name}: {python} has no torch ({error}); install it there (`pip install torch`), or run another Python by --env PATH=/its/bin:/usr/bin:/bin."
+FINISHED, FAILED = 0, 1
+
+
+def main(kind: type[Settings], name: str, argv: Sequence[str] | None = None) -> int:
+    """Runs recipe `name`, whose task is `agent.recipes.NAME_task`; the exit code."""
+    try:
+        settings = read(kind, name, argv)
+        try:
+            import torch
+        except ImportError as error:
+            print(NO_TORCH.format(name=name, python=sys.executable, error=error), file=sys.stderr)
+            return FAILED
+        if settings.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first GPU is touched
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        return _train(settings, name)
+    except RecipeFault as fault:
+        print(f"rackrate: recipe {name}: {fault}", file=sys.stderr)
+        return fault.exit_code
+
+
+def _train(settings: Settings, name: str) -> int:
+    from agent.recipes.ranks import ranks
+    from agent.recipes.train import Trainer
+
+    task = importlib.import_module(f"agent.recipes.{name}_task")
+    with ranks(settings.device) as team:
+        Trainer(settings, task.make(settings), team, checkpoint_folder(settings)).run()
+    return FINISHED
+
+
+def checkpoint_folder(settings: Settings) -> Path:
+    """Where the checkpoints are; a job has a folder of its own that outlives its attempts."""
+    return Path(settings.checkpoint_dir or os.environ.get("RACKRATE_CHECKPOINT_DIR") or "checkpoints")
+
+
+def different(settings: Settings, before: dict[str, object], names: Sequence[str]) -> list[str]:
+    """Sentences on settings that a checkpoint was trained with and that are others now."""
+    now = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    return [
+        f"{name} was {before[name]!r} in the checkpoint and is {now[name]!r}: the curve goes on differently"
+        for name in names
+        if name in before and before[name] != now[name]
+    ]

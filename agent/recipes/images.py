@@ -1,0 +1,173 @@
+"""Images and their labels: made on the spot, or from a folder with one subfolder a class.
+
+Invariant: the same version is the same samples under the same numbers, on every node; a file that cannot be read is
+`Broken`, with its name, and never stands for an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from agent.recipes.data import Batch, Broken, generator
+from agent.recipes.faults import DataFault
+
+OWN = (".npy", ".ppm")
+"""Read without another package: arrays (height, width, 3) of uint8, and binary P6."""
+PILLOW = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+HASHED_BYTES = 256 * 2**20
+"""Up to so much the version is a hash of the contents; beyond, of names and sizes."""
+NOISE = 0.4
+_P6 = re.compile(rb"P6\s+(?:#[^\n]*\n\s*)*(\d+)\s+(\d+)\s+255\s")
+_DVC = re.compile(r"^[\s-]*(?:md5|hash|etag):\s*['\"]?([0-9a-f]{32}(?:\.dir)?)", re.MULTILINE)
+
+
+class MadeImages:
+    """Coloured stripes in noise: a class is a direction, a width and a colour, so that it can be learned and not by heart."""
+
+    def __init__(self, samples: int, held_out: int, classes: int, side: int, seed: int) -> None:
+        self._samples, self.held_out, self._classes, self._side, self._seed = samples, held_out, classes, side, seed
+        self.version = f"made:images samples={samples} classes={classes} side={side} seed={seed}"
+        angles = torch.arange(classes) * (math.pi / 2 / classes)  # within a quarter turn: mirrored, it is still the same class
+        turns = 2 + torch.arange(classes) % 3
+        lines = torch.linspace(0, 2 * math.pi, side + 1)[:side]
+        self._across = (turns * angles.cos())[:, None] * lines
+        self._down = (turns * angles.sin())[:, None] * lines
+        self._colours = 0.3 + 0.7 * torch.rand(classes, 3, generator=generator(seed, 2))
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def name(self, number: int) -> str:
+        return f"sample {number}"
+
+    def batch(self, numbers: Sequence[int]) -> Batch:
+        """images (samples, 3, side, side) of uint8, labels (samples,)."""
+        labels = torch.tensor([number % self._classes for number in numbers])
+        noise, phases = [], []
+        for number in numbers:
+            chance = generator(self._seed, 3, number)
+            phases.append(torch.rand((), generator=chance) * 2 * math.pi)
+            noise.append(torch.randn(3, self._side, self._side, generator=chance))
+        waves = self._across[labels][:, None, :] + self._down[labels][:, :, None] + torch.stack(phases)[:, None, None]
+        images = waves.cos()[:, None] * self._colours[labels][:, :, None, None] + NOISE * torch.stack(noise)
+        return {"images": images.mul(64).add(128).clamp(0, 255).to(torch.uint8), "labels": labels}
+
+
+class ImageFolder:
+    """FOLDER/CLASS/**/IMAGE. Raises `DataFault` where there is nothing to learn from."""
+
+    def __init__(self, folder: str, side: int, held_out: int) -> None:
+        self._folder, self._side = Path(folder), side
+        files, self.classes = _listed(self._folder)
+        files.sort(key=lambda path: hashlib.sha256(self._inside(path).encode()).digest())  # those kept apart are of all classes
+        self.held_out = min(held_out, len(files) // 5)
+        self._files = files
+        self._numbers = {name: number for number, name in enumerate(self.classes)}
+        self.version = version(self._folder, files)
+
+    def __len__(self) -> int:
+        return len(self._files) - self.held_out
+
+    def name(self, number: int) -> str:
+        return self._inside(self._files[number])
+
+    def batch(self, numbers: Sequence[int]) -> Batch:
+        images = [self._image(number) for number in numbers]
+        labels = [self._numbers[self._files[number].relative_to(self._folder).parts[0]] for number in numbers]
+        return {"images": torch.stack(images), "labels": torch.tensor(labels)}
+
+    def _inside(self, path: Path) -> str:
+        return path.relative_to(self._folder).as_posix()
+
+    def _image(self, number: int) -> Tensor:
+        path = self._files[number]
+        try:
+            pixels = _decoded(path)
+        except (OSError, ValueError, EOFError, SyntaxError) as error:  # Pillow says SyntaxError of a broken PNG
+            raise Broken(number, " ".join(str(error).split())[:120] or type(error).__name__) from None
+        image = torch.from_numpy(pixels).permute(2, 0, 1)
+        if image.shape[1:] == (self._side, self._side):
+            return image
+        scaled = nn.functional.interpolate(image[None].float(), (self._side, self._side), mode="bilinear", antialias=True)
+        return scaled[0].round().clamp(0, 255).to(torch.uint8)
+
+
+def version(folder: Path, files: Sequence[Path]) -> str:
+    """The DVC revision where the folder is a DVC one, else a hash: of the contents, or of names and sizes of a large one."""
+    noted = folder.with_name(f"{folder.name}.dvc")
+    if noted.is_file() and (found := _DVC.search(noted.read_text("utf-8", "replace"))):
+        return f"dvc:{found[1]}"
+    sizes = {path: path.stat().st_size for path in files}
+    whole = sum(sizes.values()) <= HASHED_BYTES
+    hashed = hashlib.sha256()
+    for path in sorted(files):
+        hashed.update(f"{path.relative_to(folder).as_posix()}\0{sizes[path]}\0".encode("utf-8", "surrogateescape"))
+        if whole:
+            hashed.update(_content(path))
+    return f"{'sha256' if whole else 'sha256-of-names-and-sizes'}:{hashed.hexdigest()}"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _listed(folder: Path) -> tuple[list[Path], list[str]]:
+    if not folder.is_dir():
+        raise DataFault(f"--data {folder} {'is no folder' if folder.exists() else 'does not exist'} on this node.")
+    known = {*OWN, *PILLOW}
+    files = [path for path in sorted(folder.glob("*/**/*")) if path.suffix.lower() in known and path.is_file()]
+    classes = sorted({path.relative_to(folder).parts[0] for path in files})
+    if len(classes) < 2:
+        raise DataFault(
+            f"--data {folder} has images in {len(classes) or 'no'} subfolder{'s' * (len(classes) != 1)}, and it needs two or more,"
+            f" one a class, with {', '.join(sorted(known))}."
+        )
+    if any(path.suffix.lower() in PILLOW for path in files) and not _pillow():
+        raise DataFault(f"--data {folder} has images that Pillow reads, and it is not installed here: `pip install pillow`.")
+    return files, classes
+
+
+def _pillow() -> bool:
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _decoded(path: Path) -> np.ndarray:
+    """(height, width, 3) of uint8."""
+    kind = path.suffix.lower()
+    if kind == ".npy":
+        pixels = np.load(path, allow_pickle=False)
+        if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
+            raise ValueError(f"it is {pixels.dtype} {pixels.shape}, not uint8 (height, width, 3)")
+        return np.ascontiguousarray(pixels)
+    if kind == ".ppm":
+        return _ppm(path.read_bytes())
+    import PIL.Image
+
+    with PIL.Image.open(path) as image:
+        return np.array(image.convert("RGB"))
+
+
+def _ppm(content: bytes) -> np.ndarray:
+    head = _P6.match(content)
+    if head is None:
+        raise ValueError("it is no binary PPM of 8 bits")
+    width, height = int(head[1]), int(head[2])
+    pixels = content[head.end() : head.end() + 3 * width * height]
+    if not width * height or len(pixels) < 3 * width * height:
+        raise ValueError("it is cut off")
+    return np.frombuffer(pixels, np.uint8).reshape(height, width, 3).copy()

@@ -1,0 +1,310 @@
+"""The loop that every recipe shares: ranks, precision, pieces of a batch, checkpoints, the soft stop, one line a step.
+
+Invariant: after step N the weights depend on the settings and N alone (bit for bit with --deterministic and as many ranks as
+before; within rounding on another number of ranks), however often the training was killed and run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from agent.recipes import checkpoints, memory
+from agent.recipes.checkpoints import Checkpoints
+from agent.recipes.data import Batch, BrokenFiles, Loaded, Order, Source, Steps, generator, loader, mix
+from agent.recipes.entry import different
+from agent.recipes.faults import CheckpointFault, DataFault, OutOfMemory, RecipeFault, WrongSettings
+from agent.recipes.journal import Journal
+from agent.recipes.pace import Pace
+from agent.recipes.ranks import Ranks
+from agent.recipes.settings import Settings
+from agent.recipes.stop import SoftStop
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+CURVE = ("batch_size", "seed", "learning_rate", "warmup_steps", "weight_decay", "steps", "samples")
+"""Settings of which the loss curve depends, so that a resume with others is told."""
+
+
+class Task(Protocol):
+    """What a recipe brings: its model, its data, and what they have to do with each other."""
+
+    name: str
+    identity: Mapping[str, object]
+    """What makes the model: settings of which the shape of the weights depends."""
+    source: Source
+
+    def model(self) -> nn.Module: ...
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer: ...
+
+    def draws(self, samples: int, chance: torch.Generator) -> Tensor:
+        """Random numbers for the augmentation of so many samples: (samples, any)."""
+
+    def prepare(self, batch: Batch, draws: Tensor | None, device: torch.device) -> Batch:
+        """On the device, and augmented where there are draws."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The mean over the batch."""
+
+    def right(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Of each sample, how right the model is: (samples,) from 0 to 1."""
+
+
+class Trainer:
+    """One training on one rank."""
+
+    def __init__(self, settings: Settings, task: Task, team: Ranks, folder: Path, journal: Journal | None = None) -> None:
+        self.settings, self.task, self.team = settings, task, team
+        self.part = _pieces_fit(settings, team)
+        self.precision = precision(settings.precision, team.device)
+        self.journal = journal or Journal(speaks=team.first)
+        torch.use_deterministic_algorithms(settings.deterministic)
+        torch.backends.cudnn.benchmark = not settings.deterministic
+        torch.manual_seed(mix(settings.seed))
+        self.plain = task.model().to(team.device)
+        self.optimizer = task.optimizer(self.plain)
+        self.scaler = torch.amp.GradScaler(team.device.type, enabled=self.precision == "fp16")
+        self.saved = Checkpoints(folder, {"recipe": task.name, **task.identity}, settings.keep_checkpoints) if team.first else None
+        self.step = self._resume()
+        self.model: nn.Module = DistributedDataParallel(self.plain) if team.world > 1 else self.plain
+        self._order = Order(len(task.source), settings.batch_size, settings.seed)
+        self._broken = BrokenFiles(task.source, settings.max_broken)
+
+    # The whole of it
+
+    def run(self) -> None:
+        """To the end, or to a soft stop: both have saved when this returns."""
+        with SoftStop() as stop:
+            self._starts()
+            pace, loss = Pace(self.settings.batch_size, self.step, self.team.device), math.nan
+            for loaded in pace.watched(self._batches()):
+                loss, asked = self.team.sum(self.train(self._whole(loaded)) / self.team.world, float(stop.asked is not None))
+                self._told(loss, pace, last=bool(asked))
+                if asked:
+                    return self._stops(stop.asked or "a signal to another rank")
+                if self.settings.checkpoint_every and self.step % self.settings.checkpoint_every == 0:
+                    self._save()
+            self._ends(loss, pace)
+
+    def train(self, batch: Batch) -> float:
+        """One step with this rank's part of the batch; its mean loss. Raises `OutOfMemory`."""
+        try:
+            loss = self.backward(batch)
+            self._set_rate()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad(set_to_none=True)
+            self.step += 1
+            return float(loss)
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_out_of_memory(error):
+                raise
+        raise self._out_of_memory(batch)  # outside: the error's traceback would hold the tensors
+
+    def backward(self, batch: Batch) -> Tensor:
+        """The gradients of the next step, piece by piece; ranks exchange them with the last one."""
+        step, settings = self.step + 1, self.settings
+        torch.manual_seed(mix(settings.seed, step, self.team.rank))  # dropout and the like
+        draws = self.task.draws(settings.batch_size, generator(settings.seed, 1, step))[self.part]
+        size, total = len(draws) // settings.accumulate, torch.zeros((), device=self.team.device)
+        for number in range(settings.accumulate):
+            piece = slice(number * size, (number + 1) * size)
+            with self._alone_until(number == settings.accumulate - 1), self._autocast():
+                prepared = self.task.prepare(_cut(batch, piece), draws[piece], self.team.device)
+                loss = self.task.loss(self.model, prepared) / settings.accumulate
+                self.scaler.scale(loss).backward()
+            total += loss.detach()
+        return total
+
+    # Its parts
+
+    def _batches(self) -> Iterator[Loaded]:
+        steps = Steps(self._order, self.part, self.step + 1, self.settings.steps)
+        yield from loader(self.task.source, steps, self.settings.workers, pinned=self.team.device.type == "cuda")
+
+    def _whole(self, loaded: Loaded) -> Batch:
+        for sentence in self._broken.met(loaded.broken):
+            self.journal.say(f"rackrate: {sentence}")
+        if not loaded.batch:
+            raise DataFault("every sample of the data is broken.")
+        return loaded.batch
+
+    def _set_rate(self) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.learning_rate * rate(self.step, self.settings.warmup_steps, self.settings.steps)
+
+    def _autocast(self) -> Any:
+        return torch.autocast(self.team.device.type, DTYPES[self.precision], enabled=self.precision != "fp32")
+
+    def _alone_until(self, last: bool) -> contextlib.AbstractContextManager[Any]:
+        if last or not isinstance(self.model, DistributedDataParallel):
+            return contextlib.nullcontext()
+        return self.model.no_sync()
+
+    def _told(self, loss: float, pace: Pace, *, last: bool) -> None:
+        """Raises `RecipeFault` for a loss that is none: no checkpoint may be made of it."""
+        if not math.isfinite(loss):
+            raise RecipeFault(f"the loss of step {self.step} is {loss}: try a lower --learning-rate"
+                              f"{', or --precision bf16' * (self.precision == 'fp16')}; it goes on from its last checkpoint.")  # fmt: skip
+        if last or self.step % self.settings.log_every == 0 or self.step == self.settings.steps:
+            epoch = self.step * self.settings.batch_size / len(self.task.source)
+            self.journal.line(step=self.step, loss=loss, epoch=epoch, **pace.since(self.step))
+
+    def _starts(self) -> None:
+        settings, source = self.settings, self.task.source
+        if self.saved:
+            for marker in (checkpoints.STOPPED, checkpoints.FINISHED):
+                self.saved.unmark(marker)
+        self.journal.line(
+            event="start", recipe=self.task.name, step=self.step, steps=settings.steps, ranks=self.team.world,
+            device=self.team.device.type, precision=self.precision, parameters=sum(one.numel() for one in self.plain.parameters()),
+            dataset=source.version, samples_an_epoch=len(source), batch_size=settings.batch_size,
+        )  # fmt: skip
+
+    def _stops(self, why: str) -> None:
+        self._save()
+        if self.saved:
+            self.saved.wait()
+            self.saved.mark(checkpoints.STOPPED, step=self.step, steps=self.settings.steps, signal=why)
+        self.journal.line(event="stopped", step=self.step, steps=self.settings.steps, signal=why)
+
+    def _ends(self, loss: float, pace: Pace) -> None:
+        self._save()
+        accuracy = self.accuracy()
+        known = {"accuracy": accuracy, "dataset": self.task.source.version, "broken_files": len(self._broken.numbers)}
+        if self.saved:
+            self.saved.wait()
+            self.saved.mark(checkpoints.FINISHED, step=self.step, **known)
+        self.journal.line(event="end", step=self.step, loss=loss, **known, **pace.whole())
+
+    def accuracy(self) -> float | None:
+        """Of the samples that are kept apart; each rank judges its share. None: there are none."""
+        source, rank, world = self.task.source, self.team.rank, self.team.world
+        numbers = range(len(source) + rank, len(source) + source.held_out, world)
+        size = max(1, self.settings.batch_size // world // self.settings.accumulate)
+        groups = [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
+        right, count = 0.0, 0
+        self.plain.eval()
+        with torch.no_grad(), self._autocast():
+            for loaded in loader(source, groups, self.settings.workers, pinned=False):
+                found = self.task.right(self.plain, self.task.prepare(self._whole(loaded), None, self.team.device))
+                right, count = right + float(found.sum()), count + len(found)
+        self.plain.train()
+        right, count = self.team.sum(right, count)
+        return right / count if count else None
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        if self.saved is None:
+            return
+        state = {
+            "model": self.plain.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+        known = {"dataset": self.task.source.version, "settings": asdict(self.settings), "ranks": self.team.world}
+        self.saved.save(self.step, state, **known)
+
+    def _resume(self) -> int:
+        """The step to go on from. The first rank reads; the folder may be on its node alone."""
+        found, fault = None, None
+        try:
+            found = self._newest() if self.saved else None
+        except CheckpointFault as error:
+            fault = str(error)
+        found, fault = self.team.share((found, fault))
+        if fault:
+            raise CheckpointFault(fault)
+        if found is None:
+            return 0
+        step, state = found
+        self.plain.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        return int(step)
+
+    def _newest(self) -> tuple[int, Mapping[str, Any]] | None:
+        assert self.saved is not None
+        found, skipped = self.saved.newest()
+        about = found.about if found else {}
+        notes = different(self.settings, about.get("settings", {}), CURVE)
+        if found and about.get("dataset") != self.task.source.version:
+            notes.append(f"the data were {about.get('dataset')} in the checkpoint and are {self.task.source.version}")
+        for sentence in (*skipped, *notes):
+            self.journal.say(f"rackrate: {sentence}.")
+        if found:
+            self.journal.say(f"rackrate: goes on from {found.path}, after step {found.step}.")
+        return (found.step, found.state) if found else None
+
+    # Memory
+
+    def _out_of_memory(self, batch: Batch) -> OutOfMemory:
+        settings, device = self.settings, self.team.device
+        piece = (self.part.stop - self.part.start) // settings.accumulate
+        self.optimizer.zero_grad(set_to_none=True)
+        fixed, capacity, where = memory.room(device)
+        if capacity is not None and not self.optimizer.state:  # its averages come with the first step
+            capacity -= 2 * sum(one.numel() * one.element_size() for one in self.plain.parameters())
+        fits = memory.fitting(lambda size: self._attempt(_cut(batch, slice(size))), piece, fixed, capacity)
+        return OutOfMemory(memory.sentence(self.step + 1, piece, self.team.world, settings.accumulate, fits, where))
+
+    def _attempt(self, batch: Batch) -> int | None:
+        """Peak (bytes) of a step with this batch on this rank alone; None where it does not fit."""
+        device = self.team.device
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(device)
+        try:
+            count = len(next(iter(batch.values())))
+            draws = self.task.draws(count, generator(self.settings.seed))
+            with self._autocast():
+                self.task.loss(self.plain, self.task.prepare(batch, draws, device)).backward()
+            return memory.used_bytes(device) or 0
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_out_of_memory(error):
+                raise
+            return None
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+
+
+def rate(step: int, warmup: int, steps: int) -> float:
+    """Share of the highest learning rate after `step` steps: a line up, then half a cosine down."""
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+
+
+def precision(asked: str, device: torch.device) -> str:
+    """Raises `WrongSettings` for one that the device does not have."""
+    if asked == "auto":
+        if device.type != "cuda":
+            return "fp32"
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    if asked == "fp16" and device.type != "cuda":
+        raise WrongSettings("--precision fp16 needs a GPU; on the CPU use bf16 or fp32.")
+    return asked
+
+
+def _pieces_fit(settings: Settings, team: Ranks) -> slice:
+    part = team.part(settings.batch_size)
+    if (part.stop - part.start) % settings.accumulate:
+        raise WrongSettings(
+            f"--accumulate {settings.accumulate} does not divide the {part.stop - part.start} samples of each rank"
+            f" (--batch-size {settings.batch_size} over {team.world})."
+        )
+    return part
+
+
+def _cut(batch: Batch, piece: slice) -> Batch:
+    return {name: values[piece] for name, values in batch.items()}
