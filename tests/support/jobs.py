@@ -36,7 +36,7 @@ def job(number: int = 1, node: str = "gpu-01", **fields: Any) -> wire.Job:
         "usd_per_hour": Decimal("8.19"), "cost": Decimal("26.21"), "enforcement": "v2", "memory_bytes": 64 * GIB,
         "cpus": Decimal(8), "limits": {"memory": "64.0 GiB", "cpus": "0-7", "pids": "8192"}, "log_bytes": 0,
     }  # fmt: skip
-    return wire.Job(id=ident(number), node=node, **{**values, **fields})
+    return wire.Job(**{"id": ident(number), "node": node, **values, **fields})
 
 
 def queued(number: int, node: str = "gpu-01", **fields: Any) -> wire.Job:

@@ -1,0 +1,117 @@
+"""`watch --plain`: what changes in the fleet, a line each, until it is interrupted.
+
+Invariant: no line holds an escape byte or moves a cursor, and each is written at once; Ctrl-C, a signal or a reader that went
+away end it within a second, with all streams closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING
+
+from tui.commands.context import Context
+from tui.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from tui.config import NodeConfig
+    from tui.watch import Said
+
+LOOK_SECONDS = 1.0
+
+
+def watch(context: Context, arguments: argparse.Namespace) -> int:
+    """Says what changes on the selected nodes."""
+    wanted = context.query(arguments.query)
+    zone = context.timezone(arguments.tz)
+    with context.nodes() as nodes:
+        return asyncio.run(_watch(context, arguments, nodes, wanted, Lines(zone, arguments.json, arguments.only)))
+
+
+async def _watch(context: Context, arguments: argparse.Namespace, nodes: Sequence[NodeConfig], wanted, lines: Lines) -> int:  # noqa: ANN001
+    from tui.fleet import Fleet
+    from tui.live import Live
+    from tui.terminal import allow_many_files
+    from tui.watch import Watcher
+
+    allow_many_files()
+    fleet = Fleet(context.catalog(), silent_seconds=context.config.silent_seconds)
+    live = Live(fleet, nodes, context.client_for)
+    watcher = Watcher(wanted, every=arguments.every)
+    ended = _ending()
+    until = time.monotonic() + arguments.limit if arguments.limit else float("inf")
+    live.start()
+    try:
+        while not ended.done() and time.monotonic() < until and not reader_is_gone():
+            lines.write(watcher.look(fleet, time.monotonic()), datetime.now(UTC))
+            await asyncio.wait({ended}, timeout=min(LOOK_SECONDS, max(0.0, until - time.monotonic())))
+        lines.write(watcher.look(fleet, time.monotonic()), datetime.now(UTC))
+    finally:
+        await live.close()
+    if ended.done() and ended.result() != signal.SIGINT:
+        return 128 + ended.result()
+    return ExitCode.DONE if any(view.sample is not None for view in fleet) or not len(fleet) else ExitCode.UNREACHABLE
+
+
+def _ending() -> asyncio.Future[int]:
+    """Done with the number of the signal that asks for the end."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(number: int) -> None:
+        if not ended.done():
+            ended.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):  # not in the main thread
+            loop.add_signal_handler(number, end, number)
+    return ended
+
+
+def reader_is_gone() -> bool:
+    """Whether the pipe that is written to has no reader: it is not waited for the next line to find out."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(found & (select.POLLERR | select.POLLNVAL) for _, found in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+class Lines:
+    """Writes them: `14:05:10 node gpu-01 is live again`, or a JSON object each. The date stands on the first line of each day."""
+
+    def __init__(self, zone: tzinfo, as_json: bool, only: Sequence[str]) -> None:
+        self._zone = zone
+        self._json = as_json
+        self._only = frozenset(only)
+        self._day = ""
+
+    def write(self, said: Iterable[Said], at: datetime) -> None:
+        """At once: a log or a screen reader waits for them."""
+        wrote = False
+        for line in said:
+            if not self._only or line.kind in self._only:
+                sys.stdout.write(self._record(line, at) if self._json else self._plain(line, at))
+                wrote = True
+        if wrote:
+            sys.stdout.flush()
+
+    def _record(self, line: Said, at: datetime) -> str:
+        return json.dumps({"at": at.isoformat(timespec="seconds"), "event": line.kind, "text": line.text, **line.facts}, default=str) + "\n"
+
+    def _plain(self, line: Said, at: datetime) -> str:
+        local = at.astimezone(self._zone)
+        day, self._day = self._day, f"{local:%Y-%m-%d}"
+        date = "" if day == self._day else f"{self._day} "
+        kind = f"{line.kind}: " if line.kind == "money" else ""
+        encoding = sys.stdout.encoding or "utf-8"
+        return f"{date}{local:%H:%M:%S} {kind}{line.text}\n".encode(encoding, "replace").decode(encoding)

@@ -1,0 +1,245 @@
+"""What changed in a fleet, as sentences: the line mode, which screen readers and logs can follow.
+
+Invariant: each change is said once, when it is seen; what was there at the beginning is summed up and not told as a change.
+No I/O and no clock: `look` takes the fleet and the time. No outside text brings a control character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from agent import wire
+from tui import format as fmt
+from tui.alerts import priced
+from tui.columns import totals_money
+from tui.fleet import Fleet, NodeView
+from tui.fleet_jobs import RUNNING, JobView
+from tui.job_rows import name_text, span
+from tui.records import money
+
+KINDS = ("watch", "node", "idle", "alert", "job", "notice", "money")
+SETTLE_SECONDS = 5.0
+"""How long nodes are waited for before the beginning is summed up."""
+OVER_SECONDS = 3.0
+"""An alert that is not told any more is over after this: a stream that opens anew tells them anew."""
+MONEY_SECONDS = 60.0
+
+
+class Said(NamedTuple):
+    """One line: `kind` is one of `KINDS`, `facts` are its values for `--json`."""
+
+    kind: str
+    text: str
+    facts: Mapping[str, Any]
+
+
+class Watcher:
+    """`every`: seconds between two lines of money. `wanted` selects nodes; what happens on others is not said."""
+
+    def __init__(self, wanted: Callable[[NodeView, float], bool], *, every: float = MONEY_SECONDS) -> None:
+        self._wanted = wanted
+        self._every = every
+        self._began: float | None = None
+        self._settled = False
+        self._money_at = 0.0
+        self._states: dict[str, str] = {}
+        self._idle: dict[str, bool] = {}
+        self._alerts: dict[tuple[str, str], tuple[wire.Alert, float]] = {}
+        self._jobs: dict[str, str] = {}
+        self._known_jobs: set[str] = set()
+        self._jobs_version = -1
+        self._notices: dict[str, tuple[Any, str]] = {}
+
+    def look(self, fleet: Fleet, now: float) -> list[Said]:
+        """What changed since the last look; `now` is monotonic seconds."""
+        self._began = now if self._began is None else self._began
+        if not self._settled:
+            waiting = any(view.state(now) == "connecting" for view in fleet)
+            if waiting and now - self._began < SETTLE_SECONDS:
+                return []
+            self._settled, self._money_at = True, now
+            return self._beginning(fleet, now)
+        said = [line for view in fleet for line in self._of_node(view, now)]
+        said += self._of_jobs(fleet, now)
+        if now - self._money_at >= self._every:
+            self._money_at = now
+            said.append(self._money(fleet, now))
+        return said
+
+    def _selected(self, view: NodeView, now: float) -> bool:
+        return self._wanted(view, now)
+
+    # -- the beginning --------------------------------------------------------------------------------------------
+
+    def _beginning(self, fleet: Fleet, now: float) -> list[Said]:
+        """A sum of what is there, then what is not as it should be."""
+        lines = [line for view in fleet for line in self._of_node(view, now) if line.kind in ("alert", "notice") or self._is_bad(line)]
+        self._of_jobs(fleet, now)
+        views = [view for view in fleet if self._selected(view, now)]
+        totals = fleet.totals(now, [view.name for view in views])
+        counts = fleet.job_counts([view.name for view in views])
+        text = (
+            f"watching {_count(totals.nodes, 'node')}: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
+            f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}; "
+            f"{_count(counts.running, 'job')} running, {counts.queued} waiting"
+        )
+        return [Said("watch", text, self._sums(totals)), *lines]
+
+    @staticmethod
+    def _is_bad(line: Said) -> bool:
+        return line.kind == "node" and line.facts.get("state") != "live"
+
+    # -- a node ---------------------------------------------------------------------------------------------------------
+
+    def _of_node(self, view: NodeView, now: float) -> Iterable[Said]:
+        lines = [*self._state(view, now), *self._idleness(view, now), *self._of_alerts(view, now), *self._notice(view, now)]
+        return lines if lines and self._selected(view, now) else ()
+
+    def _state(self, view: NodeView, now: float) -> Iterable[Said]:
+        state, before = view.state(now), self._states.get(view.name)
+        if state == before or (state == "connecting" and before is None):
+            return
+        self._states[view.name] = state
+        name, facts = fmt.clean(view.name), {"node": view.name, "state": state, "before": before}
+        match state:
+            case "live":
+                price = f", {fmt.usd(view.usd_per_hour)}/h" if view.usd_per_hour is not None else ""
+                again = " again" if before in ("stale", "lost") else f": {_count(len(view.gpus), 'GPU')}{price}"
+                yield Said("node", f"node {name} is live{again}", facts)
+            case "stale":
+                yield Said("node", f"node {name} is stale: nothing heard for {fmt.age(view.age_seconds(now))}", facts)
+            case _:
+                age = view.age_seconds(now)
+                heard = "never heard" if age is None else f"nothing heard for {fmt.age(age)}"
+                why = f": {fmt.clean(view.error)}" if view.error else ""
+                yield Said("node", f"node {name} is {state}, {heard}{why}", {**facts, "error": view.error})
+
+    def _idleness(self, view: NodeView, now: float) -> Iterable[Said]:
+        """All GPUs of a node became free, or the first was taken."""
+        if view.state(now) != "live" or not view.uses or any(use.held is None for use in view.uses):
+            return
+        idle, before = not any(use.held for use in view.uses), self._idle.get(view.name)
+        self._idle[view.name] = idle
+        if before is None or before == idle:
+            return
+        name, price = fmt.clean(view.name), money(view.usd_per_hour)
+        facts = {"node": view.name, "idle": idle, "usd_per_hour": price}
+        if idle:
+            cost = f", {fmt.usd(view.usd_per_hour)}/h" if view.usd_per_hour is not None else ""
+            yield Said("idle", f"node {name} became idle: nobody holds its {_count(len(view.uses), 'GPU')}{cost}", facts)
+        else:
+            who = ", ".join(map(fmt.clean, view.users))
+            yield Said("idle", f"node {name} is in use again{f', by {who}' if who else ''}", facts)
+
+    def _of_alerts(self, view: NodeView, now: float) -> Iterable[Said]:
+        for key, alert in view.alerts.items():
+            known = (view.name, key) in self._alerts
+            self._alerts[view.name, key] = (alert, now)
+            if not known:
+                whole = priced(view, alert)
+                cost = f"{fmt.usd(Decimal(whole.usd_per_hour))}/h" if whole.usd_per_hour else ""
+                about = ", ".join(filter(None, (fmt.clean(alert.reading or ""), cost)))
+                where = f"{fmt.clean(view.name)}{f' ({about})' if about else ''}"
+                text = f"{alert.severity} alert {fmt.clean(alert.rule)} on {where}: {fmt.clean(alert.message)}"
+                yield Said("alert", text, _alert_facts(whole, active=True))
+        if view.state(now) != "live":
+            return
+        for (name, key), (alert, seen) in list(self._alerts.items()):
+            if name == view.name and key not in view.alerts and now - seen >= OVER_SECONDS:
+                del self._alerts[name, key]
+                text = f"alert {fmt.clean(alert.rule)} on {fmt.clean(view.name)} is over: {fmt.clean(alert.message)}"
+                yield Said("alert", text, _alert_facts(priced(view, alert), active=False))
+
+    def _notice(self, view: NodeView, now: float) -> Iterable[Said]:
+        known, shown = self._notices.get(view.name, (None, ""))
+        name = fmt.clean(view.name)
+        if view.notice is not None:
+            told = (view.notice.notice.kind, view.notice.notice.at)
+            if told != known:
+                sentence = fmt.clean(view.notice.sentence(view.utc(now)))
+                self._notices[view.name] = (told, view.notice.notice.kind)
+                yield Said("notice", f"notice for {name}: {sentence}", {
+                    "node": view.name, "notice": view.notice.notice.kind, "happens_at": _iso(view.notice.notice.at), "active": True,
+                })  # fmt: skip
+        elif known is not None and view.state(now) == "live":
+            del self._notices[view.name]
+            yield Said("notice", f"the notice for {name} ({fmt.clean(shown)}) is withdrawn", {
+                "node": view.name, "notice": shown, "happens_at": None, "active": False,
+            })  # fmt: skip
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------------
+
+    def _of_jobs(self, fleet: Fleet, now: float) -> list[Said]:
+        """Of a node that is heard for the first time its jobs are only noted."""
+        heard = {view.name for view in fleet if view.sample is not None}
+        if fleet.jobs_version == self._jobs_version and heard == self._known_jobs:
+            return []
+        self._jobs_version = fleet.jobs_version
+        said: list[Said] = []
+        alive: set[str] = set()
+        for view in fleet:
+            lines = [line for job in view.jobs for line in self._of_job(job, now)]
+            alive.update(job.key for job in view.jobs)
+            if view.name in self._known_jobs and lines and self._selected(view, now):
+                said += lines
+        self._jobs = {key: state for key, state in self._jobs.items() if key in alive}
+        self._known_jobs = heard
+        return said
+
+    def _of_job(self, view: JobView, now: float) -> Iterable[Said]:
+        job, before = view.job, self._jobs.get(view.key)
+        step = "running" if job.state in RUNNING else job.state
+        if step == before:
+            return
+        self._jobs[view.key] = step
+        who = f", {fmt.clean(job.user)}" if job.user else ""
+        what = f"job {fmt.clean(job.id)} ({name_text(job)[:60]}{who}) on {fmt.clean(view.node.name)}"
+        cost = view.cost(now)
+        facts = {
+            "node": view.node.name, "job": job.id, "name": job.name, "user": job.user, "state": job.state, "cause": job.cause,
+            "cost": None if cost is None else format(cost, "f"), "run_seconds": view.run_seconds(now), "attempt": job.attempt,
+        }  # fmt: skip
+        match step:
+            case "queued":
+                why = f": {fmt.clean(job.reason)}" if job.reason else ""
+                yield Said("job", f"{what} {'waits again' if before else 'waits'}{why}", facts)
+            case "running":
+                yield Said("job", f"{what} started", facts)
+            case _:
+                took = f", ran {span(view.run_seconds(now))}" if view.run_seconds(now) is not None else ""
+                paid = f", {fmt.usd(cost)}" if cost is not None else ""
+                why = f": {fmt.clean(job.evidence)}" if job.evidence and job.cause != "exit:0" else ""
+                yield Said("job", f"{what} ended: {fmt.clean(job.cause or 'done')}{took}{paid}{why}", facts)
+
+    # -- money ----------------------------------------------------------------------------------------------------------------
+
+    def _money(self, fleet: Fleet, now: float) -> Said:
+        totals = fleet.totals(now, [view.name for view in fleet if self._selected(view, now)])
+        text = f"{totals_money(totals)}; {totals.gpus_held} of {totals.gpus} GPUs held on {_count(totals.nodes, 'node')}"
+        return Said("money", text, self._sums(totals))
+
+    @staticmethod
+    def _sums(totals: Any) -> dict[str, Any]:
+        return {
+            "nodes": totals.nodes, "live": totals.live, "stale": totals.stale, "lost": totals.lost, "gpus": totals.gpus,
+            "gpus_held": totals.gpus_held, "usd_per_hour": money(totals.usd_per_hour), "unpriced": totals.unpriced,
+            "idle_usd_per_hour": money(totals.idle_usd_per_hour),
+        }  # fmt: skip
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def _alert_facts(alert: wire.Alert, *, active: bool) -> dict[str, Any]:
+    return {
+        "node": alert.node, "rule": alert.rule, "severity": alert.severity, "gpu": alert.gpu, "message": alert.message,
+        "reading": alert.reading, "since": _iso(alert.since), "usd_per_hour": alert.usd_per_hour, "active": active,
+    }  # fmt: skip
