@@ -33,6 +33,10 @@ LEAST_DAYS = 7
 """Of evidence; less is partial."""
 MOST_HOURS = 0.5
 """Of a type's hours that job records must tell of, before their silence means that nothing bears interruptions."""
+DEARER = Fraction(3, 2)
+"""What the price of one moment may become: of GCP's GPU machines from May to August 2026 the mean until August was above 1.54
+times the price of a week in one case of twenty (karpenter-provider-gcp, weekly); of AWS's p2 and p3 in early 2020 the mean of
+the next month was above 1.05 times in as many (stanford-futuredata/training_on_a_dime)."""
 SHOWN = 4
 
 
@@ -213,7 +217,10 @@ def _action(
     worse = best.risk._replace(
         per_hour=2 * best.risk.per_hour, availability=best.risk.availability / (2 - best.risk.availability)
     )
-    low = hours * (on_demand.usd_per_hour - cost_of_work(max(best.now, best.price), on_demand.usd_per_hour, worse, lost))
+    dear = max(best.now, best.price)
+    if best.history_ratio is None:
+        dear = min(on_demand.usd_per_hour, dear * DEARER)
+    low = hours * (on_demand.usd_per_hour - cost_of_work(dear, on_demand.usd_per_hour, worse, lost))
     high = hours * (on_demand.usd_per_hour - min(min(place.price, place.now) for place in offered))
     where = best.zone or key.region
     told = f" ({len(moving)} jobs: {', '.join(job.name for job in moving[:SHOWN])})" if moving else ""
@@ -344,7 +351,10 @@ def _risks(
     if best.risk.assumed:
         found.append(f"How often spot is interrupted here is not observed: reckoned with {best.risk.source}.")
     if best.history_ratio is None:
-        found.append("The price is of one moment, without a history: spot prices move between 10 % of on-demand and all of it.")
+        found.append(
+            "The price is of one moment, without a history (the low end reckons with half as much again): spot prices move "
+            "between 10 % of on-demand and all of it."
+        )
     if best.rate.estimated:
         found.append(f"The spot price is an estimate ({best.rate.source}).")
     if jobs and not chance:

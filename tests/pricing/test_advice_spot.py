@@ -82,6 +82,14 @@ def test_more_interruptions_never_make_work_cheaper(spot_price: float, hazard: f
         assert price < 1, "below on-demand only where the bare price is"
 
 
+def test_the_low_end_bears_a_price_half_as_high_again_where_no_history_tells_more() -> None:
+    used, told = demand({P4D: flat(4)}), {"interruptible": 1.0}
+    (action,) = advice_spot.actions(case(used, {P4D: [on_demand(10), spot(4)]}, options=told))
+    assert 0 < action.saving_range[0] < 4 * 730 * (10 - Fraction(6)) < action.saving_per_month
+    (near,) = advice_spot.actions(case(used, {P4D: [on_demand(10), spot(8)]}, options=told))
+    assert near.saving_range[0] == 0, "dearer than on demand it is left again: nothing is saved"
+
+
 def test_what_commitments_pay_for_saves_nothing_on_spot() -> None:
     terms = Terms(commitments=(owned("ri-1", 3),))
     (action,) = advice_spot.actions(case(demand({P4D: flat(4)}), RATES, terms))
