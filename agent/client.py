@@ -301,6 +301,8 @@ def _undecodable(body: bytes, url: str, error: Exception) -> ClientError:
     """A message that does not fit: of a newer version, or not ours at all."""
     with contextlib.suppress(msgspec.DecodeError):
         _check_version(_version_decoder.decode(body), url)
+    if isinstance(error, msgspec.ValidationError) and "Invalid enum value" in str(error):
+        return WireTooNew(f"the agent at {url} uses a word that this program does not know ({error}); update this program")
     return NotAnAgent(f"{url} answers, but is not a Rackrate agent ({error}); check the URL")
 
 

@@ -166,6 +166,13 @@ async def test_something_else_behind_the_url_is_no_agent(answer: Callable[[httpx
         [event async for event in mocked(answer).stream()]
 
 
+async def test_a_word_that_only_newer_agents_know_is_no_wrong_url() -> None:
+    row = '{"sequence":1,"starts_at":"2026-03-01T00:00:00Z","ends_at":"2026-03-01T00:00:10Z","gpu":null,"kind":"new","share":1,"placement":1}'
+    page = f'{{"node":"a","meter":"m","rows":[{row}],"placements":[],"last_sequence":1}}'
+    with pytest.raises(WireTooNew, match="uses a word that this program does not know .*'new'.*; update this program"):
+        await mocked(says(page.encode())).usage()
+
+
 async def test_a_redirect_is_not_followed_with_the_token() -> None:
     asked: list[str] = []
 
