@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pricing import advice_spot
 from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
 from pricing.advice_move import MONTHS, REACHES, Data, data_of, moving, same_work
-from pricing.advice_spot import SpotPlace
+from pricing.advice_spot import SpotPlace, thin
 from pricing.commitment_mix_owned import cloud_of
 from pricing.demand import DemandKey
 from pricing.instances import InstanceType
@@ -85,7 +85,7 @@ def _action(case: Case, key: DemandKey, nodes: Fraction, here: SpotPlace, to: _T
         how=(
             f"start spot nodes of {to.key.instance_type} in {to.place.zone or to.key.region}; run a job of each kind there first",
         ),
-        partial=(far and data.assumed) or to.place.risk.assumed or here.risk.assumed or case.demand.partial,
+        partial=(far and data.assumed) or to.place.risk.assumed or here.risk.assumed or thin(case),
         claims={key.as_spot(): hours},
         group=f"move spot {key.cloud or ''} {key}",
     )

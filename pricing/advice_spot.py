@@ -235,12 +235,13 @@ def _action(
         break_even=_break_even(best, on_demand.usd_per_hour, lost),
         risks=_risks(case.demand.days, best, share, moving, chance),
         how=_how(key, best, moving),
-        partial=share is None or best.risk.assumed or _thin(case) or any(job.checkpoints is None for job in moving),
+        partial=share is None or best.risk.assumed or thin(case) or any(job.checkpoints is None for job in moving),
         claims={key: hours},
     )  # fmt: skip
 
 
-def _thin(case: Case) -> bool:
+def thin(case: Case) -> bool:
+    """Evidence that tells too little."""
     return case.demand.partial or case.demand.days < LEAST_DAYS
 
 

@@ -28,7 +28,7 @@ USUAL_CHANGE, USUAL_WEEKS = 0.2, 2
 """A week's demand differs by so much (as a logarithm) from the one before it: what is supposed for two weeks more than there
 are, so that few alike weeks are no proof. The sum of Philly's clusters changes by 0.19 a week, single ones by more."""
 SHARES = np.concatenate(([0.0], np.geomspace(0.02, 8.0, 48)))
-MOST_ORIGINS = 8
+MOST_ORIGINS = 6
 STEPS = 200
 """In which the demand for a savings plan is told to the rule."""
 
