@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,3 +72,42 @@ def test_every_option_is_a_term_once_it_is_put_in(text: str) -> None:
     for term in found.terms:
         parse(term if not term.endswith("<") else f"{term}1", named={"mine": "user:me"})
         assert 0 <= found.start <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "reply"),
+    [
+        ("rackrate nodes sta", "nodes sta", "state: state:live"),
+        ("rackrate nodes state:i", "nodes state : i", "idle"),
+        ("rackrate jobs cause:oo", "jobs cause : oo", "oom"),
+        ("rackrate prices 'H100 buy:sp", "prices \"'H100 buy:sp\"", "buy:spot"),
+        ("rackrate gpus @m", "gpus @m", "@mine"),
+        ("rackrate nodes --s", "nodes --s", "--sum"),
+    ],
+)
+def test_bash_completes_queries_without_asking_a_node(tmp_path: Path, line: str, words: str, reply: str) -> None:
+    import shtab
+
+    from tui.cli import build_parser
+    from tui.query_shell import prepare
+
+    parser = build_parser()
+    script = tmp_path / "completion.bash"
+    script.write_text(shtab.complete(parser, "bash", preamble=prepare(parser, {"mine": "user:me"})))
+    before = line.replace("'", "'\\''")
+    test = f"source {script}; COMP_LINE='{before}'; COMP_POINT=${{#COMP_LINE}}; COMP_WORDS=(rackrate {words}); "
+    test += 'COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _shtab_rackrate 2>/dev/null; echo "${COMPREPLY[*]}"'
+    done = subprocess.run(["bash", "-c", test], capture_output=True, text=True, timeout=30)
+    assert done.stdout.startswith(reply), (done.stdout, done.stderr)
+
+
+def test_every_command_with_a_query_is_completed_in_zsh_too() -> None:
+    import shtab
+
+    from tui.cli import build_parser
+    from tui.query_shell import kinds, prepare
+
+    parser = build_parser()
+    script = shtab.complete(parser, "zsh", preamble=prepare(parser, {}))
+    for command in kinds():
+        assert script.count(f"_rackrate_query_{command}") == 2, "its function and where it is used"

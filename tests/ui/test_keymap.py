@@ -122,6 +122,7 @@ def _screen_classes() -> dict[str, type]:
 async def test_read_only_takes_away_keys_hints_help_and_palette_of_what_changes_something() -> None:
     app, _ = make_app(job_fleet(), read_only=True)
     async with running(app, (160, 40)) as pilot:
+        assert "read-only" in text(app).split("\n")[-1]
         changing = [action for action in actions.ACTIONS if action.changes]
         await press(pilot, "j")
         assert "stop" not in text(app).split("\n")[-1] and "new" not in text(app).split("\n")[-1]

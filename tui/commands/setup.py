@@ -69,6 +69,9 @@ def completion(context: Context, arguments: argparse.Namespace) -> ExitCode:
     except ImportError:
         raise WrongUsage("completion needs the package shtab: pip install shtab.") from None
     from tui.cli import build_parser
+    from tui.query_shell import prepare
 
-    sys.stdout.write(shtab.complete(build_parser(), arguments.shell) + "\n")
+    parser = build_parser()
+    preamble = prepare(parser, context.config.filters)
+    sys.stdout.write(shtab.complete(parser, arguments.shell, preamble=preamble) + "\n")
     return ExitCode.DONE

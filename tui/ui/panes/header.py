@@ -176,4 +176,6 @@ def status_line(shown: Shown, note: Line, cells: int) -> Line:
 def footer_line(scope: actions.Scope, cells: int) -> Line:
     """`Enter open  / filter  ...`: as many as fit."""
     parts: list[Line] = [((key, "key"), (f" {name}", "dim")) for key, name in actions.footer(scope)]
+    if actions.read_only():
+        parts.insert(0, (("read-only", "idle"),))
     return ((" ", "dim"), *joined(parts, "  ", cells - 1))

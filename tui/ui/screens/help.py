@@ -31,11 +31,18 @@ _SIGNS: tuple[tuple[str, str, str], ...] = (
 )
 _FILTERS: tuple[tuple[str, str], ...] = (
     ("train", "a word in the name, type, users, models, place or tags"),
-    ("state:idle", "keys: node state gpu user project type cloud region zone buy tag alert"),
-    ("util<20 cost>5", "numbers: util mem (%) power (W) gpus idle cost ($/h) age (s)"),
-    ("user:me !spot", "terms are joined by AND; ! negates one"),
+    ("state:idle", "keys: node state gpu user project job type cloud region zone buy tag alert"),
+    ("util<20 cost>5", "numbers: util mem (%) power (W) gpus free idle cost ($/h) age; = and != too"),
+    ("util:10..20 age>5m", "a range; times with s m h d"),
+    ("user:me !spot", "both hold; ! negates one; user:me is exactly you"),
+    ("a or (b c)", "either, and groups; or binds least"),
+    ("user:=ada user:", "the whole text; any text at all"),
+    ("node:/gpu-0[1-3]/", "a regular expression, any case"),
+    ('tag:team="red hot"', "quotes keep blanks and signs"),
+    ("@mine", "a filter that is kept: [filters] in config.toml"),
+    ("Tab →", "Tab completes keys and values, Right takes what is shown behind the cursor"),
     ("state:failed", "of jobs: id state node user project cause name why; state also knows done and failed"),
-    ("cost>5 run>3600", "of jobs: gpus cost ($) run wait (s) priority attempt"),
+    ("cost>5 run>1h", "of jobs: gpus cost ($) run wait (times) priority attempt"),
 )
 
 
@@ -52,7 +59,7 @@ def help_lines(cells: int) -> list[Line]:
     lines += [BLANK, rule("Signs", cells)]
     lines += [((f"  {fitted(sign, 17)}", style), (text, "text")) for sign, style, text in _SIGNS]
     lines += [BLANK, rule("Filters", cells)]
-    lines += [((f"  {fitted(example, 17)}", "key"), (text, "text")) for example, text in _FILTERS]
+    lines += [((f"  {fitted(example, 19)}", "key"), (text, "text")) for example, text in _FILTERS]
     return lines
 
 
