@@ -50,15 +50,19 @@ def _queries(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Ac
                 yield from ((name, each) for each in inner._actions if each.dest == "query")
 
 
-_BASH = r"""# The term that is typed, without what stands before it inside quotes; bash itself replaces only what is behind the last colon.
+_BASH = r"""# bash replaces what is behind the last colon; in quotes everything behind the quote.
 _rackrate_terms() {
-  local line="${COMP_LINE:0:COMP_POINT}" word term kept
+  local line="${COMP_LINE:0:COMP_POINT}" whole="${COMP_WORDS[COMP_CWORD]}" word term kept="" before=""
   word="${line##*[[:space:]\"\'(!]}"
-  kept=""
-  [[ "$word" == *:* && "$COMP_WORDBREAKS" == *:* ]] && kept="${word%:*}:"
+  if [[ "$whole" == [\"\']* ]]; then
+    before="${whole:1}"
+    before="${before%"$word"}"
+  elif [[ "$word" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
+    kept="${word%:*}:"
+  fi
   compopt -o nospace 2>/dev/null || :
   for term in "$@"; do
-    [[ "$term" == "$word"* && "$term" != "$word" ]] && printf '%s\n' "${term#"$kept"}"
+    [[ "$term" == "$word"* && "$term" != "$word" ]] && printf '%s\n' "$before${term#"$kept"}"
   done
 }"""
 _ZSH = r"""_rackrate_terms() {

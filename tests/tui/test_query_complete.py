@@ -80,7 +80,7 @@ def test_every_option_is_a_term_once_it_is_put_in(text: str) -> None:
         ("rackrate nodes sta", "nodes sta", "state: state:live"),
         ("rackrate nodes state:i", "nodes state : i", "idle"),
         ("rackrate jobs cause:oo", "jobs cause : oo", "oom"),
-        ("rackrate prices 'H100 buy:sp", "prices \"'H100 buy:sp\"", "buy:spot"),
+        ("rackrate prices 'H100 buy:sp", "prices \"'H100 buy:sp\"", "H100 buy:spot"),
         ("rackrate gpus @m", "gpus @m", "@mine"),
         ("rackrate nodes --s", "nodes --s", "--sum"),
     ],
