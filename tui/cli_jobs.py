@@ -16,6 +16,8 @@ RUN_EPILOG = """examples:
   rackrate run --on gpu:A100 --gpus 1 --budget 40usd --dry-run -- python train.py
   rackrate run --workdir . --env WANDB_MODE=offline --secret KEY=key.txt -- ./train.sh
   rackrate run --nodes 2 --gpus 8 --on-node-loss continue -- torchrun train.py
+  rackrate run --recipe vision --gpus 2 --set steps=5000 --set data=/data/flowers -f
+  rackrate run --recipe list              the training programs that ship; --set list: and their settings
   rackrate run job.toml                   the same options as keys: gpus = 2, time_limit = "8h"
 
 Without --node the job goes to the node that would start it now, the cheapest one per hour first.

@@ -62,6 +62,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(key="idle_stop", metavar="30m", help="stop it when its GPUs stand idle for so long"),
     Option(key="log_quota", metavar="1G", help="most log that is kept"),
     Option(key="strict", help="refuse it where one of its limits cannot be enforced"),
+    Option(key="recipe", metavar="NAME", help="a training program that ships, in the place of a command; `list` names them"),
+    Option(key="set", metavar="K=V", many=True, help="with --recipe: one of its settings; `list` shows them all"),
 )  # fmt: skip
 BY_KEY = {option.key: option for option in OPTIONS}
 FILE_KEYS = ("command", *BY_KEY)

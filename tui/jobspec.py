@@ -41,6 +41,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """`after` still has names and beginnings of ids; `upload` and the node's price are not known yet."""
     folder: Path | None = None
     """Files that go along."""
+    recipe: str | None = None
+    """The recipe that it runs: its program goes along."""
     at: tuple[str, ...] = ()
     """Names of nodes."""
     on: str | None = None
@@ -122,12 +124,14 @@ def _key_of(key: str, path: Path) -> str:
 
 
 def _wanted(given: dict[str, _Given], environ: Mapping[str, str], now: datetime) -> Wanted:
+    _expand_recipe(given)
     fields = {field: _value(key, given[key]) for key, field in _FIELDS.items() if key in given}
     fields |= _listed(given, environ, now)
     spec = wire.JobSpec(command=_command(given), **{"user": getpass.getuser(), **fields})
     wanted = Wanted(
         spec=spec,
         folder=_folder(given["workdir"]) if "workdir" in given else None,
+        recipe=_text(given["recipe"]) if "recipe" in given else None,
         at=tuple(_texts(given["node"])) if "node" in given else (),
         on=_text(given["on"]) if "on" in given else None,
         nodes=_value("nodes", given["nodes"]) if "nodes" in given else 1,
@@ -138,6 +142,27 @@ def _wanted(given: dict[str, _Given], environ: Mapping[str, str], now: datetime)
     for wrong in _contradictions(wanted, given):
         raise WrongUsage(wrong)
     return wanted
+
+
+def _expand_recipe(given: dict[str, _Given]) -> None:
+    """Puts a recipe's command and name in, as if they had been given."""
+    if "recipe" not in given:
+        if "set" in given:
+            raise WrongUsage(f"{given['set'].where} goes with --recipe.")
+        return
+    from tui import recipes
+
+    for key in ("command", "workdir", "chdir", "shell"):
+        if key in given:
+            raise WrongUsage(f"{given[key].where} does not go with --recipe, which brings its own program.")
+    recipe = given["recipe"]
+    name, sets = _text(recipe), given.get("set")
+    gpus = _value("gpus", given["gpus"]) if "gpus" in given else 0
+    nodes = _value("nodes", given["nodes"]) if "nodes" in given else 1
+    pairs = recipes.pairs(sets.value, sets.where) if sets else {}
+    command = recipes.command(name, pairs, sets.where if sets else "--set", ranks=gpus if nodes == 1 else 1)
+    given["command"] = _Given(command, recipe.where, recipe.base)
+    given.setdefault("name", _Given(name, recipe.where, recipe.base))
 
 
 def _listed(given: dict[str, _Given], environ: Mapping[str, str], now: datetime) -> dict[str, Any]:

@@ -146,8 +146,8 @@ class BrokenFiles:
         self.numbers |= {number for number, _ in new}
         if len(self.numbers) > self._limit or len(self.numbers) >= len(self._source):
             names = ", ".join(self._source.name(number) for number in sorted(self.numbers)[:NAMED])
+            files, more = len(self._source) + self._source.held_out, ", ..." * (len(self.numbers) > NAMED)
             raise DataFault(
-                f"{len(self.numbers)} files are broken and --max-broken allows {self._limit} of {len(self._source) + self._source.held_out}:"
-                f" {names}{', ...' if len(self.numbers) > NAMED else ''}."
+                f"{len(self.numbers)} files are broken and --max-broken allows {self._limit} of {files}: {names}{more}."
             )
         return told

@@ -15,7 +15,10 @@ from pathlib import Path
 from agent.recipes.faults import RecipeFault
 from agent.recipes.settings import Settings, read
 
-NO_TORCH = "rackrate: recipe {name}: {python} has no torch ({error}); install it there (`pip install torch`), or run another Python by --env PATH=/its/bin:/usr/bin:/bin."
+NO_TORCH = (
+    "rackrate: recipe {name}: {python} has no torch ({error}); install it there (`pip install torch`),"
+    " or run another Python by --env PATH=/its/bin:/usr/bin:/bin."
+)
 FINISHED, FAILED = 0, 1
 
 

@@ -91,7 +91,7 @@ class ImageFolder:
         path = self._files[number]
         try:
             pixels = _decoded(path)
-        except (OSError, ValueError, EOFError, SyntaxError) as error:  # Pillow says SyntaxError of a broken PNG
+        except Exception as error:  # noqa: BLE001 - decoders raise what they like: Pillow says SyntaxError of a broken PNG
             raise Broken(number, " ".join(str(error).split())[:120] or type(error).__name__) from None
         image = torch.from_numpy(pixels).permute(2, 0, 1)
         if image.shape[1:] == (self._side, self._side):

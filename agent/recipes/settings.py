@@ -75,7 +75,8 @@ def to_toml(kind: type[Settings], title: str) -> str:
     lines = [f"# {title}"]
     for one in fields(kind):
         choices = one.metadata["choices"]
-        lines += ["", f"# {one.metadata['help']}{': ' + ', '.join(choices) if choices else ''}", f"{one.name} = {_toml(one.default)}"]
+        allowed = ": " + ", ".join(choices) if choices else ""
+        lines += ["", f"# {one.metadata['help']}{allowed}", f"{one.name} = {_toml(one.default)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -93,7 +94,8 @@ def _parser(kind: type[Settings], name: str) -> argparse.ArgumentParser:
     parser.add_argument("--settings", metavar="FILE.toml", help="a file of these settings; flags beat it")
     for one in fields(kind):
         shown = one.default if one.default != "" else "none"
-        metavar = "{" + ",".join(one.metadata["choices"]) + "}" if one.metadata["choices"] else type(one.default).__name__.upper()
+        choices = one.metadata["choices"]
+        metavar = "{" + ",".join(choices) + "}" if choices else type(one.default).__name__.upper()
         options: dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(one.default, bool) else {}
         help = f"{one.metadata['help']} (default {shown})".replace("%", "%%")
         parser.add_argument(_flag(one.name), dest=one.name, metavar=metavar, help=help, **options)

@@ -72,7 +72,8 @@ class Trainer:
         self.plain = task.model().to(team.device)
         self.optimizer = task.optimizer(self.plain)
         self.scaler = torch.amp.GradScaler(team.device.type, enabled=self.precision == "fp16")
-        self.saved = Checkpoints(folder, {"recipe": task.name, **task.identity}, settings.keep_checkpoints) if team.first else None
+        identity = {"recipe": task.name, **task.identity}
+        self.saved = Checkpoints(folder, identity, settings.keep_checkpoints) if team.first else None
         self.step = self._resume()
         self.model: nn.Module = DistributedDataParallel(self.plain) if team.world > 1 else self.plain
         self._order = Order(len(task.source), settings.batch_size, settings.seed)
@@ -152,8 +153,10 @@ class Trainer:
     def _told(self, loss: float, pace: Pace, *, last: bool) -> None:
         """Raises `RecipeFault` for a loss that is none: no checkpoint may be made of it."""
         if not math.isfinite(loss):
-            raise RecipeFault(f"the loss of step {self.step} is {loss}: try a lower --learning-rate"
-                              f"{', or --precision bf16' * (self.precision == 'fp16')}; it goes on from its last checkpoint.")  # fmt: skip
+            bf16 = ", or --precision bf16" * (self.precision == "fp16")
+            raise RecipeFault(
+                f"the loss of step {self.step} is {loss}: try a lower --learning-rate{bf16}; the last checkpoint is from before."
+            )
         if last or self.step % self.settings.log_every == 0 or self.step == self.settings.steps:
             epoch = self.step * self.settings.batch_size / len(self.task.source)
             self.journal.line(step=self.step, loss=loss, epoch=epoch, **pace.since(self.step))
@@ -165,7 +168,8 @@ class Trainer:
                 self.saved.unmark(marker)
         self.journal.line(
             event="start", recipe=self.task.name, step=self.step, steps=settings.steps, ranks=self.team.world,
-            device=self.team.device.type, precision=self.precision, parameters=sum(one.numel() for one in self.plain.parameters()),
+            device=self.team.device.type, precision=self.precision,
+            parameters=sum(one.numel() for one in self.plain.parameters()),
             dataset=source.version, samples_an_epoch=len(source), batch_size=settings.batch_size,
         )  # fmt: skip
 

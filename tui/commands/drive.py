@@ -131,7 +131,7 @@ def _policy(name: str) -> Policy:
 def _go(context: Context, arguments: argparse.Namespace, wanted: Wanted, progress: Progress, file_of: Any) -> int:
     from tui.commands.run import Submission, packed_folder
 
-    with packed_folder(wanted.folder) as packed, context.nodes(wanted.at) as nodes:
+    with packed_folder(wanted) as packed, context.nodes(wanted.at) as nodes:
         submission = Submission(context, arguments, wanted, packed, nodes)
         return asyncio.run(_driven(submission, wanted, progress, file_of, as_json=arguments.json))
 

@@ -41,6 +41,10 @@ def run(context: Context, arguments: argparse.Namespace) -> int:
 
         return drive(context, arguments, _command(arguments))
     _needs_policy(arguments)
+    if arguments.recipe == "list" or arguments.set == ["list"]:
+        from tui.recipes import show
+
+        return show(arguments.recipe, as_json=arguments.json)
     from tui.job_options import OPTIONS
     from tui.jobspec import read
 
@@ -50,7 +54,7 @@ def run(context: Context, arguments: argparse.Namespace) -> int:
         raise WrongUsage("-f follows one log; with --array use `rackrate job wait`, and `job logs` of a task.")
     if wanted.on:
         context.query([wanted.on])  # a wrong query is said before anybody is asked
-    with packed_folder(wanted.folder) as packed, context.nodes(wanted.at) as nodes:
+    with packed_folder(wanted) as packed, context.nodes(wanted.at) as nodes:
         task = Submission(context, arguments, wanted, packed, nodes)
         if arguments.dry_run:
             return asyncio.run(task.dry_run())
@@ -72,16 +76,28 @@ def _command(arguments: argparse.Namespace) -> list[str]:
 
 
 @contextlib.contextmanager
-def packed_folder(folder: Path | None) -> Iterator[Packed | None]:
-    if folder is None:
+def packed_folder(wanted: Wanted) -> Iterator[Packed | None]:
+    """What goes along with the job: a folder, or a recipe's program."""
+    if wanted.recipe is not None:
+        from tui.recipes import program
+
+        with program() as folder, _packed(folder) as packed:
+            yield packed
+    elif wanted.folder is not None:
+        with _packed(wanted.folder, f"{wanted.folder}: ") as packed:
+            yield packed
+    else:
         yield None
-        return
+
+
+@contextlib.contextmanager
+def _packed(folder: Path, called: str = "the recipe's program: ") -> Iterator[Packed]:
     from tui.workdir import pack
 
     with tempfile.TemporaryDirectory(prefix="rackrate-") as scratch, _progress("packing") as told:
         packed = pack(folder, Path(scratch) / "work.tar.gz", told=told)
         told(0, 0)
-        say(f"{folder}: {packed.files} files, {fmt.size(packed.bytes)}, {fmt.size(packed.packed_bytes)} packed")
+        say(f"{called}{packed.files} files, {fmt.size(packed.bytes)}, {fmt.size(packed.packed_bytes)} packed")
         yield packed
 
 

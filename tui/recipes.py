@@ -1,0 +1,121 @@
+"""The recipes as a job takes them: which there are, their settings, the command that runs one, and the files it needs.
+
+Invariant: `agent.recipes` is never imported (it needs torch): what can be said of a recipe stands in its NAME.toml, and the
+program is sent as files, so a node needs a Python with torch and nothing of Rackrate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import agent
+from tui.errors import WrongUsage
+from tui.exit_codes import ExitCode
+from tui.output import print_json
+
+PACKAGE = Path(agent.__file__).parent
+FOLDER = PACKAGE / "recipes"
+PYTHON = "python3"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def names() -> list[str]:
+    """Of the recipes that ship."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def title(name: str) -> str:
+    """One line on what it is."""
+    return _text(name).partition("\n")[0].lstrip("# ")
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Its settings. Raises `WrongUsage` for a recipe that there is not."""
+    return tomllib.loads(_text(name))
+
+
+def pairs(value: object, where: str) -> dict[str, object]:
+    """Of `K=V` texts, or of a table of a file. Raises `WrongUsage`."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    found: dict[str, object] = {}
+    for text in value if isinstance(value, list) else [value]:
+        key, sign, word = str(text).partition("=")
+        if not isinstance(text, str) or not sign or not key.strip():
+            raise WrongUsage(f"{where} {text}: it is written KEY=VALUE, as in --set steps=5000.")
+        found[key.strip()] = word
+    return found
+
+
+def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int = 1) -> list[str]:
+    """argv on the node, with torchrun in front for more than one rank. Raises `WrongUsage`."""
+    known = defaults(name)
+    flags = []
+    for key, value in settings.items():
+        plain = key.replace("-", "_")
+        if plain not in known:
+            near = difflib.get_close_matches(plain, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"`rackrate run --recipe {name} --set list` shows them."
+            raise WrongUsage(f"{where} {key}: the recipe {name} has no such setting; {hint}")
+        flags.append(f"--{plain.replace('_', '-')}={_checked(known[plain], value, f'{where} {key}')}")
+    torchrun = (*TORCHRUN, str(ranks)) if ranks > 1 else ()
+    return [PYTHON, *torchrun, "-m", f"agent.recipes.{name}", *flags]
+
+
+def _checked(default: object, value: object, where: str) -> str:
+    """As a text that the recipe reads as the same value."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        if isinstance(default, bool):
+            right = text in ("true", "false")
+        else:
+            right = type(default)(text) is not None and text.isprintable()  # type: ignore[call-arg]
+    except ValueError:
+        right = False
+    if not right or isinstance(value, (list, dict)):
+        raise WrongUsage(f"{where}: {text!r} has to be {_KINDS[type(default)]}.")
+    return text
+
+
+@contextlib.contextmanager
+def program() -> Iterator[Path]:
+    """A folder from which `python -m agent.recipes.NAME` runs, and nothing else of ours."""
+    with tempfile.TemporaryDirectory(prefix="rackrate-recipe-") as folder:
+        package = Path(folder) / "agent"
+        package.mkdir()
+        shutil.copyfile(PACKAGE / "__init__.py", package / "__init__.py")
+        no_caches = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(FOLDER, package / "recipes", ignore=no_caches, copy_function=shutil.copyfile)
+        yield Path(folder)
+
+
+def show(name: str | None, *, as_json: bool) -> int:
+    """`--recipe list` and `--recipe NAME --set list`."""
+    if name is None:
+        raise WrongUsage("--set goes with --recipe; `--recipe list` names the recipes.")
+    if name == "list":
+        if as_json:
+            print_json([{"recipe": one, "title": title(one), "settings": defaults(one)} for one in names()])
+        else:
+            print("\n".join(f"{one:<12}{title(one)}" for one in names()))
+    elif as_json:
+        print_json(defaults(name))
+    else:
+        print(_text(name), end="")
+    return ExitCode.DONE
+
+
+def _text(name: str) -> str:
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}."
+        raise WrongUsage(f"--recipe {name}: there is no such recipe; {hint}")
+    return (FOLDER / f"{name}.toml").read_text("utf-8")
