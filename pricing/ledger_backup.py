@@ -19,6 +19,7 @@ from pricing.errors import LedgerDamaged, LedgerError, LedgerFull
 from pricing.ledger import Ledger
 from pricing.ledger_faults import is_full
 from pricing.ledger_state import files, size_bytes
+from pricing.leftovers import sweep
 
 PAGES = 4096
 """As many are copied between two words about progress."""
@@ -104,6 +105,7 @@ def _partial(target: Path) -> Iterator[str]:
     except OSError as error:
         raise LedgerError(f"{target}: the backup cannot be written ({error.strerror}).") from error
     os.close(handle)
+    sweep(target, name, ".partial")
     try:
         yield name
     finally:

@@ -15,6 +15,7 @@ from typing import IO, BinaryIO, TextIO
 
 from pricing import garbage
 from pricing.errors import PricingError, ReportError
+from pricing.leftovers import sweep
 from pricing.reports import csv, html, json, markdown, parquet, text
 from pricing.reports.pages import Source
 
@@ -61,6 +62,7 @@ def _beside(target: Path, binary: bool) -> Iterator[IO[str] | IO[bytes]]:
     beside = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
     try:
         with _opened(beside, binary) as stream:
+            sweep(target, beside, ".part")
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

@@ -92,6 +92,14 @@ def test_a_file_that_exists_is_replaced_only_by_force(ledger: Ledger, tmp_path: 
         assert copy.check() == []
 
 
+def test_what_a_killed_backup_left_goes_after_a_day(ledger: Ledger, tmp_path: Path) -> None:
+    left = tmp_path / ".copy.db.abc.partial"
+    left.write_text("half")
+    os.utime(left, (0, 0))
+    backup(ledger, tmp_path / "copy.db")
+    assert not left.exists() and (tmp_path / "copy.db").exists()
+
+
 def test_a_file_that_comes_while_the_copy_is_made_is_not_replaced(ledger: Ledger, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     with pytest.raises(LedgerError, match="made by another program meanwhile"):

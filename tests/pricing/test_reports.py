@@ -214,6 +214,16 @@ def test_a_file_that_cannot_be_written_is_a_sentence_and_the_old_one_stays(
         write_file(report(), tmp_path / "nowhere" / "out.csv", "csv")
 
 
+def test_what_a_killed_program_left_beside_it_goes_after_a_day(tmp_path: Path) -> None:
+    for name in (".out.csv.7.part", ".out.csv.8.part", ".other.csv.7.part", "out.csv.7.part"):
+        (tmp_path / name).write_text("half")
+    old = (tmp_path / "out.csv.7.part").stat().st_mtime - 90_000
+    for name in (".out.csv.7.part", ".other.csv.7.part", "out.csv.7.part"):
+        os.utime(tmp_path / name, (old, old))
+    write_file(report(row("ann", 1)), tmp_path / "out.csv", "csv")
+    assert sorted(os.listdir(tmp_path)) == [".other.csv.7.part", ".out.csv.8.part", "out.csv", "out.csv.7.part"]
+
+
 def test_a_link_is_followed_and_a_device_written_to(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     (tmp_path / "link").symlink_to(path)
