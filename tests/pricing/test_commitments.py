@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pricing.commitments import Held, Recommendation, recommend
 from pricing.commitments_evidence import Evidence, bootstrap
 from pricing.commitments_model import Deal, History
-from pricing.commitments_own import expected_coverage, target
+from pricing.commitments_own import ON, expected_coverage, target
 from pricing.errors import PricingError
 from tests.support.demand import plateaus
 
@@ -136,9 +136,12 @@ def test_advice_never_costs_more_on_its_evidence_and_scales_with_the_prices(
 
 @settings(max_examples=40, deadline=None)
 @given(history=pools, term=st.sampled_from([7, 28, 365]))
-def test_a_cheaper_commitment_is_never_wanted_less_and_coverage_is_a_share(history: np.ndarray, term: int) -> None:
+def test_a_cheaper_commitment_is_never_wanted_less_down_to_half_the_price_and_coverage_is_a_share(
+    history: np.ndarray, term: int
+) -> None:
     past = History.of(history)
-    wanted = [target(past, Deal(term, ratio)) for ratio in (0.2, 0.4, 0.6, 0.8, 0.99, 1.0)]
+    ratios = (ON, 0.6, 0.7, 0.8, 0.99, 1.0)  # below, what counts as a day that a level is on depends on the ratio
+    wanted = [target(past, Deal(term, ratio)) for ratio in ratios]
     assert wanted == sorted(wanted, reverse=True) and wanted[-1] == 0
     expected = expected_coverage(past, Deal(term, 0.63))
     assert ((expected >= 0) & (expected <= 1)).all()
