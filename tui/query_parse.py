@@ -33,7 +33,7 @@ class QueryError(WrongUsage):
     def __init__(self, text: str, start: int, end: int, why: str) -> None:
         self.text, self.start, self.end, self.why = text, start, max(end, start + 1), why
         spot = text[start:end].strip()
-        super().__init__(f"query at character {start + 1}{f' (`{spot}`)' if spot else ''}: {why}.")
+        super().__init__(f"query at character {start + 1}{f' (`{spot}`)' if spot else ''}: {why}{'' if why.endswith('?') else '.'}")
 
     def caret(self, before: int = 0) -> str:
         """The line to stand below `before` cells and the query: `      ^^^^`."""
@@ -166,9 +166,8 @@ class _Reader:
         import difflib
 
         near = difflib.get_close_matches(key.lower(), every, 1, 0.6)
-        hint = f"did you mean `{near[0]}`?" if near else ""
         listed = f"there are {', '.join(self.keys.text)}; numbers: {', '.join(self.keys.number)}"
-        raise self.error(start, start + len(key), f"unknown key `{key}`; {f'{hint} ' if hint else ''}{listed}")
+        raise self.error(start, start + len(key), f"unknown key `{key}`; {f'did you mean `{near[0]}`?' if near else listed}")
 
     # -- what stands in a term ----------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ async def test_tab_fills_in_keys_and_values_of_the_live_fleet_and_walks_on() -> 
         await press(pilot, "tab")
         assert typed(app) == "user:" and "fay" in line_with(app, "Tab  ")
         await press(pilot, *"d", "tab")
-        assert typed(app) == "user:dan" and table(app).keys == ["v100-broken"]
+        assert typed(app) == "user:dan" and table(app).keys == ["v100-broken"] and "Tab  dan  ada" in text(app)
         await press(pilot, "tab")
         assert typed(app) == "user:ada", "then those that hold what was typed"
         await press(pilot, "shift+tab")

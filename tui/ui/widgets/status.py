@@ -163,8 +163,8 @@ class FilterBar(Vertical):
     def fill(self, step: int) -> None:
         """Puts in the next thing that could stand at the end; the one before that with -1."""
         field = self.query_one(FilterInput)
-        value, found, place = self._filled
-        if field.value != value or len(found.terms) < 2:
+        _, found, place = self._filled
+        if not self._walking:
             found, place = self.found, -1 if step > 0 else 0
         if not found.terms:
             return
@@ -173,6 +173,12 @@ class FilterBar(Vertical):
         self._filled = (text, found, place)
         field.value = text
         field.cursor_position = len(text)
+
+    @property
+    def _walking(self) -> bool:
+        """What is typed is one of several that Tab goes through."""
+        value, found, _ = self._filled
+        return self.query_one(FilterInput).value == value and len(found.terms) > 1
 
     @property
     def _named(self) -> dict[str, str]:
@@ -185,9 +191,8 @@ class FilterBar(Vertical):
             caret = error.caret(1)
             spot: list[Line] = [((caret, "lost"),)] if len(caret) < cells else []
             lines = [*spot, *wrapped(str(error), "lost", cells, " ")[: HINT_ROWS - len(spot)]]
-        elif self.found.terms:
-            value, found, place = self._filled
-            walking = self.query_one(FilterInput).value == value and len(found.terms) > 1
+        elif (walking := self._walking) or self.found.terms:
+            _, found, place = self._filled
             shown, place = (found.shown, place) if walking else (self.found.shown, -1)
             at = max(0, place - 3)
             parts: list[Line] = [((name, "accent" if at + i == place else "text"),) for i, name in enumerate(shown[at:])]
