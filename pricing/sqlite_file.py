@@ -93,7 +93,7 @@ def identity(connection: sqlite3.Connection) -> Identity:
             connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0],
         )
     finally:
-        if begun:
+        if begun and connection.in_transaction:  # a full disk may have ended it
             connection.execute("ROLLBACK")
 
 
@@ -120,5 +120,6 @@ def upgrade(
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
-            connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
         raise
