@@ -70,3 +70,18 @@ async def test_a_regular_expression_that_would_hang_others_leaves_the_app_alive(
     async with running(app) as pilot:
         await press(pilot, "slash", *"/(a*)*(a*)*(a|aa)+$z/", "enter")
         assert app.is_running and not table(app).keys
+
+
+async def test_alerts_are_filtered_with_keys_of_their_own_and_esc_shows_all_again() -> None:
+    app, _ = make_app()
+    async with running(app, (100, 24)) as pilot:
+        await press(pilot, "a")
+        assert "gpu idle held" in text(app) and "node silent" in text(app)
+        await press(pilot, "slash", *"rul", "tab", *"idle", "enter")
+        assert "gpu idle held" in text(app) and "node silent" not in text(app) and "/rule:idle" in text(app)
+        await press(pilot, "escape")
+        assert "node silent" in text(app) and type(app.screen).__name__ == "AlertsScreen"
+        await press(pilot, "slash", *"cost>1000", "enter")
+        assert "No alert matches this filter. Esc clears it." in text(app)
+        await press(pilot, "enter", "escape", "escape")
+        assert type(app.screen).__name__ == "FleetScreen"

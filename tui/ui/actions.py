@@ -55,7 +55,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="leave", keys=("escape",), shown="Esc", title="Back; the form keeps what was typed", group="Look",
            call="back", scopes=("submit",), footer="back"),
     Action(id="filter", keys=("slash", "f3"), shown="/", title="Filter the rows", group="Look", call="filter",
-           scopes=TABLES, footer="filter"),
+           scopes=(*TABLES, "alerts"), footer="filter"),
     Action(id="jobs", keys=("j", "f5"), shown="j", title="Jobs of the fleet, or of this node", group="Look", call="jobs",
            scopes=("fleet", "node", "alerts"), footer="jobs"),
     Action(id="alerts", keys=("a", "f4"), shown="a", title="Alerts of the whole fleet", group="Look", call="app.alerts",

@@ -18,12 +18,18 @@ from agent import wire
 from tui import format as fmt
 from tui.alerts import all_alerts
 from tui.columns import Column, fit
+from tui.query import Predicate
+from tui.query_rows import ALERT_WORDS, AlertLook
 from tui.ui import actions
 from tui.ui.lines import Line, fitted, joined
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.widgets.header import Header
 from tui.ui.widgets.line_table import Cells, LineTable
-from tui.ui.widgets.status import Footer, StatusLine
+from tui.ui.widgets.status import FilterBar, Footer, StatusLine
+
+EXAMPLE = "severity:critical rule:idle age>20m cost>2 user:me"
+NOTHING: tuple[Line, ...] = ((("  No alerts: what is held is used, and every node is heard.", "dim"),),)
+NO_MATCH: tuple[Line, ...] = ((("  No alert matches this filter. Esc clears it.", "dim"),),)
 
 
 class AlertRow(msgspec.Struct, frozen=True):
@@ -65,7 +71,7 @@ class AlertTable(LineTable):
         self._shown: list[tuple[Column, int]] = []
         self.alerts: dict[str, wire.Alert] = {}
         self.at = datetime.now(UTC)
-        self.empty = ((("  No alerts: what is held is used, and every node is heard.", "dim"),),)
+        self.empty = NOTHING
 
     def on_resize(self, event: events.Resize) -> None:
         self.forget()
@@ -116,11 +122,22 @@ class AlertsScreen(RackrateScreen):
     def compose(self) -> ComposeResult:
         yield Header()
         yield AlertTable(self._gpu_index)
+        yield FilterBar(ALERT_WORDS, EXAMPLE)
         yield StatusLine(self.rackrate.clock)
         yield Footer("alerts")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._wanted: Predicate | None = None
+
     def on_mount(self) -> None:
         self.query_one(AlertTable).focus()
+
+    def _looks(self) -> list[AlertLook]:
+        """All alerts with their nodes."""
+        app = self.rackrate
+        found = all_alerts(app.fleet, app.clock(), app.now(), app.costs.alerts)
+        return [AlertLook(one, app.fleet[one.node] if one.node in app.fleet else None, app.now()) for one in found]
 
     def _gpu_index(self, alert: wire.Alert) -> str:
         for gpu in self.rackrate.fleet[alert.node].gpus if alert.gpu else ():
@@ -131,7 +148,9 @@ class AlertsScreen(RackrateScreen):
     def draw(self) -> None:
         app, table = self.rackrate, self.query_one(AlertTable)
         self.show_header()
-        found = all_alerts(app.fleet, app.clock(), app.now(), app.costs.alerts)
+        looks, wanted = self._looks(), self._wanted
+        found = [look.alert for look in looks if wanted is None or wanted(look, app.clock())]
+        table.empty = NOTHING if not looks else NO_MATCH
         table.at = app.now()
         table.alerts = {f"{alert.node} {alert.key}": alert for alert in found}
         table.set_keys(list(table.alerts))
@@ -142,7 +161,9 @@ class AlertsScreen(RackrateScreen):
     def _summary(self, found: list[wire.Alert], key: str | None) -> Line:
         width = self.app.size.width
         alert = self.query_one(AlertTable).alerts.get(key or "")
-        count: Line = ((f" {len(found)} alert{'s' * (len(found) != 1)}", "text"),)
+        applied = self.query_one(FilterBar).applied
+        query: Line = ((f" /{applied} ", "key"),) if applied else ()
+        count: Line = (*query, (f" {len(found)} alert{'s' * (len(found) != 1)}", "text"))
         if alert is None:
             return count
         return joined([count, ((fitted(fmt.clean(alert.message), max(0, width - 16)).rstrip(), "dim"),)], "   ", width)
@@ -158,5 +179,24 @@ class AlertsScreen(RackrateScreen):
         if alert is not None:
             self.rackrate.open_node(alert.node)
 
+    def action_filter(self) -> None:
+        bar = self.query_one(FilterBar)
+        bar.rows = self._looks
+        bar.open()
+        self.redraw()
+
+    def on_filter_bar_changed(self, event: FilterBar.Changed) -> None:
+        self._wanted = event.wanted
+        self.redraw()
+
+    def on_filter_bar_closed(self, event: FilterBar.Closed) -> None:
+        self.query_one(AlertTable).focus()
+        self.redraw()
+
     def action_back(self) -> None:
-        self.app.pop_screen()
+        """Clears the filter; where there is none, leaves."""
+        bar = self.query_one(FilterBar)
+        if bar.applied or bar.has_class("-open"):
+            bar.clear()
+        else:
+            self.app.pop_screen()
