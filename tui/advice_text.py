@@ -171,7 +171,7 @@ def headline(advice: Advice, case: Case) -> str:
     first = f"{demand.start:%Y-%m-%d} to {demand.end:%Y-%m-%d} ({hours}, {pools}): {spend}."
     if advice.actions:
         return first
-    return f"{first} No advice: nothing that is known to save money was found{' in what is known' if advice.partial else ''}."
+    return f"{first} No advice: nothing that saves money was found{' in what is known' if advice.partial else ''}."
 
 
 def _footer(advice: Advice, shown: Sequence[Action], width: int) -> Iterator[str]:
