@@ -38,6 +38,7 @@ screenshots: $(VENV)/.demo
 	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.svg
 	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.png
 	PYTHONPATH=. $(BIN)/python -m tests.support.job_pictures screenshots
+	PYTHONPATH=. $(BIN)/python -m tests.support.money_pictures screenshots
 	PYTHONPATH=. $(BIN)/python -m tests.support.report_picture screenshots
 
 lint: $(VENV)/.test

@@ -27,6 +27,10 @@ HEIGHTS = (8, 12)
 """Lines of one chart, on low screens and on others."""
 
 
+Sorted = tuple[bool, str, float]
+"""Dollars first, then by currency and amount; as floats, for thousands of fractions take a tenth of a second to compare."""
+
+
 class MarketRow(NamedTuple):
     """An offer with what it sells."""
 
@@ -37,11 +41,9 @@ class MarketRow(NamedTuple):
     age_days: int
     texts: Mapping[str, list[str]]
     """What a query looks at, by its keys: made once, for a query looks at all offers with each letter that is typed."""
-
-    @property
-    def key(self) -> str:
-        offer = self.offer
-        return "\x1f".join((offer.cloud, offer.region or "", offer.zone or "", offer.instance_type, offer.purchase, offer.source))
+    by_each: Sorted | None
+    by_price: Sorted | None
+    key: str
 
     @property
     def where(self) -> str:
@@ -73,16 +75,20 @@ def read_market(files: MoneyFiles, today: date) -> Market:
     rows: dict[str, MarketRow] = {}
     for offer in overlaid(files.prices).offers():
         texts = {key: OFFER_WORDS.texts(offer, key, 0.0) for key in OFFER_WORDS.text_keys}
-        row = MarketRow(offer, instance_of(offer), shipped.per_gpu(offer), age_days(offer, today), texts)
+        each, price = shipped.per_gpu(offer), offer.price
+        where = (offer.cloud, offer.region or "", offer.zone or "")
+        row = MarketRow(
+            offer, instance_of(offer), each, age_days(offer, today), texts, _sorted(offer, each),
+            _sorted(offer, None if price is None else price.fraction),
+            "\x1f".join((*where, offer.instance_type, offer.purchase, offer.source)),
+        )  # fmt: skip
         rows[row.key] = row
     return Market(tuple(rows.values()), today)
 
 
-def _money(row: MarketRow, each: bool) -> tuple[bool, str, Fraction] | None:
-    """Sorts by amount; what is not in dollars stands behind, by currency."""
-    price = row.offer.price
-    value = row.each if each else None if price is None else price.fraction
-    return None if price is None or value is None else (price.currency != "USD", price.currency, value)
+def _sorted(offer: Offer, value: Fraction | None) -> Sorted | None:
+    price = offer.price
+    return None if price is None or value is None else (price.currency != "USD", price.currency, float(value))
 
 
 def _price_text(row: MarketRow, each: bool) -> str:
@@ -108,8 +114,8 @@ def _column(ident: str, title: str, width: int, priority: int, value: Any, text:
 
 
 MARKET_COLUMNS: tuple[Column, ...] = (
-    _column("each", "PER GPU-H", 11, 1, lambda row: _money(row, True), lambda row: _price_text(row, True), align="right", sort_key="1"),
-    _column("price", "PRICE/H", 12, 5, lambda row: _money(row, False), lambda row: _price_text(row, False), align="right",
+    _column("each", "PER GPU-H", 11, 1, lambda row: row.by_each, lambda row: _price_text(row, True), align="right", sort_key="1"),
+    _column("price", "PRICE/H", 12, 5, lambda row: row.by_price, lambda row: _price_text(row, False), align="right",
             sort_key="2"),
     _column("gpu", " GPU", 11, 2, _gpu, lambda row: f" {_gpu(row)}", flex=True, sort_key="3"),
     _column("gpus", "GPUS", 4, 6, _gpus, lambda row: str(_gpus(row) or fmt.UNKNOWN), align="right", descending=True, sort_key="4"),
@@ -159,7 +165,7 @@ def history_lines(history: History, width: int, height: int, zone: tzinfo, unico
 def alike(rows: Sequence[MarketRow], row: MarketRow) -> list[MarketRow]:
     """The cheapest offers of the same instance type: each purchase option where it is cheapest, and the same place."""
     same = [one for one in rows if (one.offer.cloud, one.offer.instance_type) == (row.offer.cloud, row.offer.instance_type)]
-    same.sort(key=lambda one: (_money(one, False) is None, _money(one, False) or (), one.key))
+    same.sort(key=lambda one: (one.by_price is None, one.by_price or (), one.key))
     best: dict[str, MarketRow] = {}
     for one in same:
         best.setdefault(one.offer.purchase, one)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 15.0
 """How long nodes may take until their first sample."""
 SETTLE_SECONDS = 1.5
+READING_SECONDS = 120.0
+"""How long the ledger, the prices or advice may take."""
 FONTS = "'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"
 PNG_SCALE = 1
 KEYS = {
@@ -73,6 +75,8 @@ async def _draw(
         await asyncio.sleep(SETTLE_SECONDS)
         await go_to(app, pilot, screen, node)
         await asyncio.sleep(SETTLE_SECONDS)
+        await _until(lambda: not app.is_reading, READING_SECONDS)
+        await pilot.pause()
         app.redraw()
         await pilot.pause()
         return clean_svg(app.export_screenshot(title="rackrate"))

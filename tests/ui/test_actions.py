@@ -10,6 +10,7 @@ from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
 from tui.columns import FLEET_COLUMNS
 from tui.ui import actions
+from tui.ui.screens import advice, costs, market  # noqa: F401 - else they are imported in a thread, and opened later
 from tui.ui.screens.help import help_lines
 
 

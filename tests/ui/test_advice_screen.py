@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from textual.pilot import Pilot
@@ -21,6 +22,7 @@ from tui import dismissed as kept
 from tui.advice_case import Found, find
 from tui.advice_text import card, money
 from tui.money_files import MoneyFiles
+from tui.ui import money_screens
 from tui.ui.app import RackrateApp
 from tui.ui.glyphs import to_ascii
 from tui.ui.screens import advice as advice_module
@@ -184,6 +186,17 @@ async def test_a_damaged_list_of_dismissed_advice_is_named_and_kept(ledger: Path
         await until(pilot, lambda: screen(app)._ranked.error is not None)
         assert kept.FILE in text(app)
     assert (tmp_path / kept.FILE).read_text() == "not json"
+
+
+async def test_what_a_screen_needs_is_imported_beside_the_loop(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
+) -> None:
+    monkeypatch.setattr(money_screens, "sys", SimpleNamespace(modules={}))
+    app = money_app(tmp_path, ledger)
+    async with running(app, (100, 30)) as pilot:
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, AdviceScreen))
+        await until(pilot, settled(app))
 
 
 @pytest.mark.parametrize(("size", "theme"), PAINTED)

@@ -22,6 +22,7 @@ from tui.fleet import Fleet
 from tui.ui import app as app_module
 from tui.ui.app import CatalogRead, CostsRead, exit_line
 from tui.ui.panes.header import Costs
+from tui.ui.screens import advice, costs, market  # noqa: F401 - else they are imported in a thread, and opened later
 from tui.ui.screens.alerts import AlertsScreen, AlertTable
 
 SIZES = [(200, 60), (20, 5), (0, 0), (100, 30), (10, 2), (1, 1), (40, 8), (3, 1), (300, 100), (60, 11), (80, 24)]

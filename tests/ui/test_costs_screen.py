@@ -182,7 +182,7 @@ async def test_budgets_stand_beside_or_below_with_spent_forecast_and_interval(le
     async with running(app, (80, 24)) as pilot:
         await opened(app, pilot)
         line = line_with(app, " of $9,000")
-        assert "forecast $" in line and " to $" in line and "+1 more" in text(app)
+        assert "→ $" in line and " to $" in line and " +1\n" in text(app)
         await pilot.resize_terminal(140, 40)
         await pilot.pause()
         for part in ("project vision", "of $9,000", "everything", "user ann"):

@@ -25,9 +25,9 @@ MARGIN = 8
 WIDEST_DAY = 6
 BESIDE_FROM = 110
 """Columns from which budgets stand beside the days."""
-BUDGET_CELLS = 42
-WIDE_FROM = 100
-"""Columns from which a budget below the days has a bar and cents."""
+BUDGET_CELLS = 38
+WIDE_FROM = 110
+"""Columns from which a budget has a bar where it does not stand beside the days."""
 
 
 def heights(rows: int) -> tuple[int, int]:
@@ -141,7 +141,7 @@ def budget_lines(states: Sequence[BudgetState], cells: int, most: int) -> list[L
     shown = _worst_first(states)[:most]
     lines = [_budget_line(state, cells) for state in shown]
     if len(states) > len(shown) > 0:
-        more: Line = ((f"  +{len(states) - len(shown)} more", "dim"),)
+        more: Line = ((f" +{len(states) - len(shown)}", "dim"),)
         lines[-1] = (*cropped(lines[-1], cells - width(more)), *more)
     return lines
 
@@ -151,26 +151,29 @@ def _worst_first(states: Sequence[BudgetState]) -> list[BudgetState]:
 
 
 def _budget_line(state: BudgetState, cells: int) -> Line:
-    """At 80 columns without the bar and in whole dollars, so that the forecast is there."""
+    """On narrow screens without the bar, so that the forecast is there."""
     wide = cells >= WIDE_FROM
-    spent, amount, expected, low, high = _amounts(state, 2 if wide else 0)
+    spent, amount, expected, low, high = _amounts(state)
     filled, empty = bar(min(1.0, float(state.ratio)), 10)
-    used: Line = ((f"{fmt.percent(float(state.ratio) if state.known else None):>4} ", _style(state)), (state.word, _style(state)))
+    percent = fmt.percent(float(state.ratio) if state.known else None)
+    word = f" {state.word}" if wide or "spent" not in state.word else ""
+    used: Line = ((f"{percent:>4}{word}", _style(state)),)
+    interval = f" ({low} to {high})" if expected != fmt.UNKNOWN else ""
     parts: list[Line] = [
-        ((" budget " if wide else " ", "dim"), (fitted(fmt.clean(state.budget.name), 12), "strong")),
+        ((" budget " if wide else " ", "dim"), (fitted(fmt.clean(state.budget.name), 14 if wide else 10), "strong")),
         ((filled, _style(state)), (empty, "rule"), (" ", "text"), *used) if wide else used,
         ((spent, "text"), (" of ", "dim"), (amount, "text")),
-        (("forecast ", "dim"), (expected, "text"), (f" ({low} to {high})" if expected != fmt.UNKNOWN else "", "dim")),
+        (("forecast " if wide else "→ ", "dim"), (expected, "text"), (interval, "dim")),
     ]
-    return joined(parts, "  ", cells)
+    return joined(parts, "  " if wide else " ", cells)
 
 
-def _amounts(state: BudgetState, places: int) -> list[str]:
-    """Spent, amount, and the forecast with its interval."""
+def _amounts(state: BudgetState) -> list[str]:
+    """Spent, amount, and the forecast with its interval, in whole dollars (or what the budget is in)."""
     budget, forecast = state.budget, state.forecast
     values = (state.spent if state.known else None, budget.amount.fraction, forecast.expected, forecast.low, forecast.high)
     currency = budget.amount.currency
-    told = [fmt.usd(value, places) for value in values]
+    told = [fmt.usd(value, 0) for value in values]
     return told if currency == "USD" else [text.replace("$", f"{currency} ") for text in told]
 
 
@@ -179,7 +182,7 @@ def budget_cards(states: Sequence[BudgetState], cells: int, rows: int) -> list[L
     lines: list[Line] = []
     shown = _worst_first(states)[: max(1, (rows + 1) // 4)]
     for state in shown:
-        spent, amount, expected, low, high = _amounts(state, 0)
+        spent, amount, expected, low, high = _amounts(state)
         name, scope, word = fmt.clean(state.budget.name), fmt.clean(state.budget.scope), state.word
         used = fmt.percent(float(state.ratio) if state.known else None)
         filled, empty = bar(min(1.0, float(state.ratio)), 12)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
+from textual.app import ScreenStackError
 from textual.binding import BindingsMap
 from textual.css.query import NoMatches
 from textual.screen import Screen
@@ -59,7 +60,7 @@ class RackrateScreen(Screen[None]):
 
     def redraw(self) -> None:
         """Shows the fleet as it is now. A screen that is being put together or taken down is left alone."""
-        with suppress(NoMatches):
+        with suppress(NoMatches, ScreenStackError):
             self.draw()
 
     def draw(self) -> None:

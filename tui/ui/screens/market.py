@@ -5,6 +5,7 @@ Invariant: the filter is that of `rackrate prices`; every price is there with it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -52,6 +53,7 @@ class MarketScreen(TableScreen):
     def __init__(self) -> None:
         super().__init__()
         self._market: Reading[Market] = Reading(self)
+        self._summed: tuple[object, tuple[Line, ...]] = (None, ())
 
     def compose(self) -> ComposeResult:
         app = self.rackrate
@@ -90,12 +92,17 @@ class MarketScreen(TableScreen):
         self.redraw()
 
     def sums(self) -> tuple[Line, ...]:
-        """How many, the cheapest, and how many are old."""
-        shown = self.table.shown
+        """How many, the cheapest, and how many are old: worked out when other rows are shown."""
+        if self._summed[0] is not self.table.keys:
+            self._summed = (self.table.keys, self._sums(self.table.shown))
+        return self._summed[1]
+
+    @staticmethod
+    def _sums(shown: Sequence[MarketRow]) -> tuple[Line, ...]:
         parts: list[Line] = [((f"{len(shown):,} offer{'s' * (len(shown) != 1)}", "text"),)]
-        dollars = [row for row in shown if row.each is not None and row.offer.price and row.offer.price.currency == "USD"]
+        dollars = [(row.by_each, row.key, row) for row in shown if row.by_each is not None and not row.by_each[0]]
         if dollars:
-            best = min(dollars, key=lambda row: (row.each, row.key))
+            best = min(dollars)[2]
             words = f"{best.offer.instance_type} {purchase_text(best.offer.purchase)} {best.where}"
             parts += [(("from ", "dim"), (f"{fmt.usd(best.each)}/GPU-h", "strong")), ((fmt.clean(words), "text"),)]
         if old := sum(row.age_days > OLD_DAYS for row in shown if row.offer.price is not None):
@@ -156,10 +163,16 @@ class PriceScreen(RackrateScreen):
         app = self.rackrate
         told = history_lines(history, min(cells - 1, WIDEST), height, app.zone, app.unicode)
         lines: list[Line] = [head]
-        for text in told:
-            titled = any(text == one.title for one in history.series)
-            plain = not titled and any(text.startswith(one.title) for one in history.series)
-            lines += wrapped(text, "text", cells, "  ") if plain else [((text, "strong" if titled else "accent"),)]
+        titles = {one.title for one in history.series}
+        for place, text in enumerate(told):
+            if text in titles:
+                lines.append(((text, "strong"),))
+            elif any(text.startswith(title) for title in titles):
+                lines += wrapped(text, "text", cells, "  ")
+            else:
+                lines.append(_chart_line(text, place and told[place - 1] in titles))
+        while len(lines) > 1 and not lines[-1]:
+            lines.pop()
         if not any(len(one.steps) > 1 for one in history.series):
             lines.append((("  rackrate prices refresh", "key"), ("   keeps each price that it finds: then there is a line to draw", "dim")))
         return lines
@@ -178,6 +191,14 @@ class PriceScreen(RackrateScreen):
 
     def action_back(self) -> None:
         self.app.pop_screen()
+
+
+def _chart_line(text: str, is_summary: object) -> Line:
+    """Prices and times dimmed, the line itself not."""
+    tick = max(text.find("┤"), text.find("|"))
+    if is_summary or not text:
+        return ((text, "text"),) if text else BLANK
+    return ((text[: tick + 1], "dim"), (text[tick + 1 :], "accent")) if tick >= 0 else ((text, "dim"),)
 
 
 def _title(row: MarketRow, cells: int) -> Line:

@@ -62,8 +62,8 @@ def _cost(ident: str, title: str, priority: int, key: str, width: int = 11) -> C
                   align="right", descending=True, sort_key=key)  # fmt: skip
 
 
-def _hours(ident: str, title: str, priority: int, key: str) -> Column:
-    return Column(id=ident, title=title, width=9, priority=priority, value=lambda row, now: row.cells[ident], align="right",
+def _hours(ident: str, title: str, priority: int, key: str, width: int = 9) -> Column:
+    return Column(id=ident, title=title, width=width, priority=priority, value=lambda row, now: row.cells[ident], align="right",
                   text=lambda row, now: f"{row.cells[ident]:,.1f}", descending=True, sort_key=key)  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def columns_of(grouping: Grouping) -> tuple[Column, ...]:
         _cost("idle_cost", "IDLE", 2, "5"),
         _cost("unused_commitment_cost", "UNUSED CMT", 4, "6"),
         _hours("gpu_hours", "GPU-H", 5, "7"),
-        _hours("idle_gpu_hours", "IDLE GPU-H", 8, "8"),
+        _hours("idle_gpu_hours", "IDLE GPU-H", 8, "8", 11),
         Column(id="utilization", title="UTIL", width=5, priority=7, align="right", value=_ratio, descending=True, sort_key="9",
                text=lambda row, now: fmt.percent(_ratio(row, now))),
     )  # fmt: skip

@@ -66,10 +66,10 @@ def _style(row: MarketRow, column: Column, text: str) -> str:
     match column.id:
         case "each":
             return "strong"
-        case "age" | "as_of":
+        case "age":
             return "idle" if row.age_days > OLD_DAYS else "dim"
         case "buy":
             return "accent" if row.offer.purchase == "spot" else "text"
-        case "source" | "cloud":
+        case "source" | "cloud" | "as_of":
             return "dim"
     return "text"
