@@ -15,9 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from pricing.commitments import recommend
+from pricing.commitments_evidence import HOURS_PER_MONTH, Evidence
+from pricing.commitments_model import Deal, History
+from pricing.commitments_policies import rules
 
-HOURS_PER_MONTH = 730
 DAY, WEEK = 24, 24 * 7
 LOOK_BACKS = (7, 30, 60)
 BLOCK_DAYS, MANY_BLOCKS = 28, 6
@@ -119,13 +120,15 @@ def _walk_forward(bought: Purchase) -> _Forward:
     if len(origins) > MOST_ORIGINS:
         origins = [origins[round(place * (len(origins) - 1) / (MOST_ORIGINS - 1))] for place in range(MOST_ORIGINS)]
     found: list[tuple[int, float]] = []
+    history, (rule,) = History.of(counts), rules("rackrate")
     for origin in origins:
-        past, later = counts[: origin * DAY], counts[origin * DAY :][: bought.term_days * DAY]
-        told = recommend(past, bought.ratio, Fraction(1), term_days=bought.term_days)
-        promised = float(told.saving_per_month)
-        if told.count and promised > 0:
-            used = float(np.minimum(later, told.count).mean()) - float(bought.ratio) * told.count
-            found.append((days - origin, used * HOURS_PER_MONTH / promised))
+        session = rule.begin(Deal(bought.term_days, float(bought.ratio)))
+        evidence = Evidence(counts[: origin * DAY], 0, bought.ratio, Fraction(1))
+        count = evidence.paying(session.buy(history.until(origin), np.zeros(bought.term_days, int)))  # as `recommend` does
+        if count:
+            later = counts[origin * DAY :][: bought.term_days * DAY]
+            used = float(np.minimum(later, count).mean()) - float(bought.ratio) * count
+            found.append((days - origin, used * HOURS_PER_MONTH / float(evidence.saving(count))))
     return _Forward(tuple(share for _, share in found), _forward_text(len(origins), found))
 
 
