@@ -19,7 +19,7 @@ NO_TORCH = (
     "rackrate: recipe {name}: {python} has no torch ({error}); install it there (`pip install torch`),"
     " or run another Python by --env PATH=/its/bin:/usr/bin:/bin."
 )
-FINISHED, FAILED = 0, 1
+FINISHED, FAILED, INTERRUPTED = 0, 1, 130
 
 
 def main(kind: type[Settings], name: str, argv: Sequence[str] | None = None) -> int:
@@ -36,6 +36,8 @@ def main(kind: type[Settings], name: str, argv: Sequence[str] | None = None) -> 
         if settings.threads:
             torch.set_num_threads(settings.threads)
         return _train(settings, name)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except RecipeFault as fault:
         print(f"rackrate: recipe {name}: {fault}", file=sys.stderr)
         return fault.exit_code

@@ -6,7 +6,6 @@ Invariant: the same version is the same samples under the same numbers, on every
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Sequence
@@ -18,15 +17,13 @@ from torch import Tensor, nn
 
 from agent.recipes.data import Batch, Broken, generator
 from agent.recipes.faults import DataFault
+from agent.recipes.versions import in_their_order, version
 
 OWN = (".npy", ".ppm")
 """Read without another package: arrays (height, width, 3) of uint8, and binary P6."""
 PILLOW = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-HASHED_BYTES = 256 * 2**20
-"""Up to so much the version is a hash of the contents; beyond, of names and sizes."""
 NOISE = 0.4
 _P6 = re.compile(rb"P6\s+(?:#[^\n]*\n\s*)*(\d+)\s+(\d+)\s+255\s")
-_DVC = re.compile(r"^[\s-]*(?:md5|hash|etag):\s*['\"]?([0-9a-f]{32}(?:\.dir)?)", re.MULTILINE)
 
 
 class MadeImages:
@@ -67,7 +64,7 @@ class ImageFolder:
     def __init__(self, folder: str, side: int, held_out: int) -> None:
         self._folder, self._side = Path(folder), side
         files, self.classes = _listed(self._folder)
-        files.sort(key=lambda path: hashlib.sha256(self._inside(path).encode()).digest())  # those kept apart are of all classes
+        files = in_their_order(self._folder, files)  # those that are kept apart are of all classes
         self.held_out = min(held_out, len(files) // 5)
         self._files = files
         self._numbers = {name: number for number, name in enumerate(self.classes)}
@@ -98,28 +95,6 @@ class ImageFolder:
             return image
         scaled = nn.functional.interpolate(image[None].float(), (self._side, self._side), mode="bilinear", antialias=True)
         return scaled[0].round().clamp(0, 255).to(torch.uint8)
-
-
-def version(folder: Path, files: Sequence[Path]) -> str:
-    """The DVC revision where the folder is a DVC one, else a hash: of the contents, or of names and sizes of a large one."""
-    noted = folder.with_name(f"{folder.name}.dvc")
-    if noted.is_file() and (found := _DVC.search(noted.read_text("utf-8", "replace"))):
-        return f"dvc:{found[1]}"
-    sizes = {path: path.stat().st_size for path in files}
-    whole = sum(sizes.values()) <= HASHED_BYTES
-    hashed = hashlib.sha256()
-    for path in sorted(files):
-        hashed.update(f"{path.relative_to(folder).as_posix()}\0{sizes[path]}\0".encode("utf-8", "surrogateescape"))
-        if whole:
-            hashed.update(_content(path))
-    return f"{'sha256' if whole else 'sha256-of-names-and-sizes'}:{hashed.hexdigest()}"
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[str]]:

@@ -7,6 +7,7 @@ before; within rounding on another number of ranks), however often the training 
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -40,13 +41,17 @@ class Task(Protocol):
     identity: Mapping[str, object]
     """What makes the model: settings of which the shape of the weights depends."""
     source: Source
+    clip: float
+    """Longest gradient; 0: any."""
+    about: Mapping[str, object]
+    """What else the first line tells, such as the tokens of a sample."""
 
     def model(self) -> nn.Module: ...
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer: ...
 
     def draws(self, samples: int, chance: torch.Generator) -> Tensor:
-        """Random numbers for the augmentation of so many samples: (samples, any)."""
+        """Random numbers for the augmentation of so many samples: (samples, any; 0 where there is none)."""
 
     def prepare(self, batch: Batch, draws: Tensor | None, device: torch.device) -> Batch:
         """On the device, and augmented where there are draws."""
@@ -100,6 +105,9 @@ class Trainer:
         try:
             loss = self.backward(batch)
             self._set_rate()
+            if self.task.clip:
+                self.scaler.unscale_(self.optimizer)
+                nn.utils.clip_grad_norm_(self.plain.parameters(), self.task.clip)
             self.scaler.step(self.optimizer)
             self.scaler.update()
             self.optimizer.zero_grad(set_to_none=True)
@@ -171,6 +179,7 @@ class Trainer:
             device=self.team.device.type, precision=self.precision,
             parameters=sum(one.numel() for one in self.plain.parameters()),
             dataset=source.version, samples_an_epoch=len(source), batch_size=settings.batch_size,
+            **self.task.about,
         )  # fmt: skip
 
     def _stops(self, why: str) -> None:
@@ -259,10 +268,11 @@ class Trainer:
         fixed, capacity, where = memory.room(device)
         if capacity is not None and not self.optimizer.state:  # its averages come with the first step
             capacity -= 2 * sum(one.numel() * one.element_size() for one in self.plain.parameters())
-        fits = memory.fitting(lambda size: self._attempt(_cut(batch, slice(size))), piece, fixed, capacity)
+        alone = copy.deepcopy(self.plain) if self.team.world > 1 else self.plain  # gradients of its own wake no other rank
+        fits = memory.fitting(lambda size: self._attempt(alone, _cut(batch, slice(size))), piece, fixed, capacity)
         return OutOfMemory(memory.sentence(self.step + 1, piece, self.team.world, settings.accumulate, fits, where))
 
-    def _attempt(self, batch: Batch) -> int | None:
+    def _attempt(self, model: nn.Module, batch: Batch) -> int | None:
         """Peak (bytes) of a step with this batch on this rank alone; None where it does not fit."""
         device = self.team.device
         if device.type == "cuda":
@@ -272,14 +282,14 @@ class Trainer:
             count = len(next(iter(batch.values())))
             draws = self.task.draws(count, generator(self.settings.seed))
             with self._autocast():
-                self.task.loss(self.plain, self.task.prepare(batch, draws, device)).backward()
+                self.task.loss(model, self.task.prepare(batch, draws, device)).backward()
             return memory.used_bytes(device) or 0
         except (RuntimeError, MemoryError) as error:
             if not memory.is_out_of_memory(error):
                 raise
             return None
         finally:
-            self.optimizer.zero_grad(set_to_none=True)
+            model.zero_grad(set_to_none=True)
 
 
 def rate(step: int, warmup: int, steps: int) -> float:

@@ -17,7 +17,7 @@ from agent.recipes.settings import Settings, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Vision(Settings):
-    """An image classifier: a ResNet, from a folder of images or images made on the spot."""
+    """An image classifier: a ResNet, of a folder's images or made ones."""
 
     model: str = setting("auto", "auto: resnet18 where torchvision is installed, else small",
                          choices=("auto", "small", "resnet18", "resnet34", "resnet50"))

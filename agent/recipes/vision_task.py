@@ -39,6 +39,8 @@ class VisionTask:
         self.settings, self.source, self._classes = settings, source, classes
         self._model = _which(settings.model)
         shape = {"width": settings.width, "blocks": settings.blocks} if self._model == "small" else {}
+        self.clip = 0.0
+        self.about = {"model": self._model, "classes": classes}
         self.identity = {"model": self._model, "classes": classes, **shape}
         self._order = torch.channels_last if settings.channels_last else torch.contiguous_format
 

@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch", reason="the extra `train` is not installed"
 from agent.recipes import memory  # noqa: E402
 from agent.recipes.data import BrokenFiles, Order, Steps, loader  # noqa: E402
 from agent.recipes.faults import DataFault  # noqa: E402
-from agent.recipes.images import ImageFolder, MadeImages, version  # noqa: E402
+from agent.recipes.images import ImageFolder, MadeImages  # noqa: E402
+from agent.recipes.versions import version  # noqa: E402
 from tests.agent.recipes.small import Watched, train  # noqa: E402
 
 
@@ -124,7 +125,7 @@ def test_the_version_is_the_contents_or_the_dvc_revision(folder: Path, monkeypat
     content[-1] ^= 1
     files[0].write_bytes(content)
     assert version(folder, files) != before and version(folder, files[::-1]) == version(folder, files)
-    monkeypatch.setattr("agent.recipes.images.HASHED_BYTES", 10)
+    monkeypatch.setattr("agent.recipes.versions.HASHED_BYTES", 10)
     assert version(folder, files).startswith("sha256-of-names-and-sizes:")
     noted = "outs:\n- md5: 22a1a2931c8370d3aeedd7183606fd7f.dir\n  size: 14445097\n  path: set\n"
     folder.with_name("set.dvc").write_text(noted)
