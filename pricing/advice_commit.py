@@ -58,6 +58,21 @@ def notes(case: Case) -> list[str]:
         return []
     if case.demand.days < LEAST_DAYS:
         return [f"The evidence tells of {case.demand.days:.1f} days: too short to commit to a term on, which takes {LEAST_DAYS}."]
+    found = _rate_notes(case)
+    mix = mix_of(case)
+    if mix is None:
+        return found
+    found += mix.notes
+    found += [sentence for key in mix.keys if (sentence := _too_many(case, mix, key))]
+    for key, one in mix.told.items():
+        if not one.count and one.reasons and mix.series[mix.keys.index(key)].any():
+            found.append(f"{key}: {one.reasons[0]}")
+        found += _when_expired(case, mix, key)
+    return found
+
+
+def _rate_notes(case: Case) -> list[str]:
+    """Which rates and which owned commitments are in no advice."""
     unpriced = [
         str(key) for key in case.demand.counts
         if not any(rate.purchase.startswith(("reserved", "savings_plan")) for rate in case.card.rates(key))
@@ -79,15 +94,6 @@ def notes(case: Case) -> list[str]:
     others = [one.id for one in case.terms.commitments if one.currency != "USD" and one.starts_ms <= now < one.ends_ms]
     if others:
         found.append(f"Owned commitments in other currencies than USD are in no advice: {', '.join(others[:4])}.")
-    mix = mix_of(case)
-    if mix is None:
-        return found
-    found += mix.notes
-    found += [sentence for key in mix.keys if (sentence := _too_many(case, mix, key))]
-    for key, one in mix.told.items():
-        if not one.count and one.reasons and mix.series[mix.keys.index(key)].any():
-            found.append(f"{key}: {one.reasons[0]}")
-        found += _when_expired(case, mix, key)
     return found
 
 
