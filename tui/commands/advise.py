@@ -212,18 +212,18 @@ def _what_if(
     arguments: argparse.Namespace, asked: _Asked, case: Case, advice: Advice, hidden: Collection[str]
 ) -> None:  # fmt: skip
     from pricing.what_if import load, side_by_side
-    from tui import advice_text
+    from tui import advice_compared, advice_text
 
     changes = load(Path(arguments.what_if))
     other_case = changes.applied(case)
     other = _advice(other_case, asked, hidden=hidden)
     pairs = side_by_side(advice, other)
     if arguments.json:
-        compared = advice_text.comparison_record(pairs, changes.told())
+        compared = advice_compared.comparison_record(pairs, changes.told())
         told = {**advice_text.record(other, other_case), **compared, "unmatched": changes.unmatched(case)}
         print_json({**advice_text.record(advice, case), "what_if": told})
         return
-    _print(advice_text.comparison(advice, other, pairs, changes.told(), asked.top, asked.width))
+    _print(advice_compared.comparison(advice, other, pairs, changes.told(), asked.top, asked.width))
     for sentence in (*changes.unmatched(case), *other.notes):
         if sentence not in advice.notes:
             say(f"note, what if: {fmt.clean(sentence)}")
@@ -234,7 +234,7 @@ def _judge(
 ) -> None:
     from pricing.advice_judge import after, judge
     from pricing.demand import read_usage, with_clouds
-    from tui import advice_text
+    from tui import advice_compared, advice_text
 
     later = after(case, with_clouds(read_usage(Path(arguments.judge_on)), pricing.catalog))
     if not later.known_hours:
@@ -244,7 +244,7 @@ def _judge(
         )
     found = judge(advice, case, later)
     if arguments.json:
-        told = None if found is None else advice_text.judgement_record(found)
+        told = None if found is None else advice_compared.judgement_record(found)
         print_json({**advice_text.record(advice, case), "judged": told})
         return
     _print(advice_text.listing(advice, case, asked.top, asked.width))
@@ -252,7 +252,7 @@ def _judge(
     if found is None:
         print("No purchase was advised: there is nothing to judge.")
         return
-    _print(advice_text.judgement(found, asked.width))
+    _print(advice_compared.judgement(found, asked.width))
 
 
 def _print(lines: Iterable[str]) -> None:
