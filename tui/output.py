@@ -5,16 +5,19 @@ Invariant: no escape byte from outside text reaches a terminal; a table is cut t
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
 from tui.columns import Column, fit
+
+MOST_FAILURES = 20
 
 
 def print_json(data: object) -> None:
@@ -25,6 +28,14 @@ def print_json(data: object) -> None:
 def say(text: str) -> None:
     """A line for the person, on stderr."""
     sys.stderr.write(text + "\n")
+
+
+def say_failures(failed: Mapping[str, str]) -> None:
+    """Node -> what went wrong with it; the first of them, where a network took away hundreds at once."""
+    for name, error in itertools.islice(failed.items(), MOST_FAILURES):
+        say(f"rackrate: {name}: {error}")
+    if len(failed) > MOST_FAILURES:
+        say(f"rackrate: and {len(failed) - MOST_FAILURES:,} more nodes; `rackrate nodes --json` has the `error` of each")
 
 
 def print_rows(columns: tuple[Column, ...], rows: Sequence[Any], now: float) -> None:

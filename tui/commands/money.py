@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tui import format as fmt
 from tui.commands.context import Context
 from tui.exit_codes import ExitCode
-from tui.output import print_json, print_table, say
+from tui.output import print_json, print_table, say, say_failures
 from tui.terms import notice, options, pricing_of
 
 if TYPE_CHECKING:
@@ -56,11 +56,10 @@ def sync_nodes(context: Context, ledger: Ledger, only: Sequence[str] = ()) -> li
 
 def sync_verdict(results: Sequence[NodeSync]) -> ExitCode:
     """Names what failed or is missing on stderr and chooses the exit code."""
-    failed = [result for result in results if result.error is not None]
+    failed = {fmt.clean(result.node): result.error for result in results if result.error is not None}
+    say_failures(failed)
     for result in results:
-        if result.error is not None:
-            say(f"rackrate: {fmt.clean(result.node)}: {result.error}")
-        elif result.missing_rows:
+        if result.error is None and result.missing_rows:
             say(
                 f"rackrate: {fmt.clean(result.node)}: {result.missing_rows} rows are no longer kept by the agent; "
                 "sync more often, or raise its retention_days"

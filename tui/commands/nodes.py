@@ -18,7 +18,7 @@ from tui.commands.context import Context
 from tui.config import NodeConfig, add_node, check_node, remove_node
 from tui.errors import WrongUsage
 from tui.exit_codes import ExitCode
-from tui.output import print_json, print_rows, print_table, say
+from tui.output import print_json, print_rows, print_table, say, say_failures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +41,7 @@ def verdict(fleet: Fleet, *, quiet: bool = False) -> ExitCode:
 
     failed = failures(fleet)
     if not quiet:
-        for name, error in failed.items():
-            say(f"rackrate: {name}: {error}")
+        say_failures(failed)
     if not failed:
         return ExitCode.DONE
     return ExitCode.UNREACHABLE if len(failed) == len(fleet) else ExitCode.PARTLY

@@ -18,7 +18,7 @@ from tui import format as fmt
 from tui.commands.context import Context
 from tui.errors import WrongUsage
 from tui.exit_codes import ExitCode
-from tui.output import print_json, say
+from tui.output import print_json, say, say_failures
 
 if TYPE_CHECKING:
     from agent import wire
@@ -221,8 +221,7 @@ class Submission:
         await self._resolve_after()
         fleet = await fetch(self.nodes, self.client_for, self._catalog())
         failed = failures(fleet)
-        for name, error in () if quiet else failed.items():
-            say(f"rackrate: {fmt.clean(name)}: {error}")
+        say_failures({} if quiet else {fmt.clean(name): error for name, error in failed.items()})
         if not quiet and failed and len(failed) == len(fleet):
             raise job_nodes.NoNode("no node answered.")
         selects, now = self._query([self.wanted.on or ""]), time.monotonic()
