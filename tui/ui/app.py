@@ -43,6 +43,7 @@ from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
 from tui.ui.theme import ANSI, DARK, NAMES, THEMES
+from tui.ui.widgets.status import FilterBar
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
@@ -369,8 +370,11 @@ class RackrateApp(MoneyScreens):
         self.exit(return_code=0)
 
     def on_key(self, event: events.Key) -> None:
-        """A key that means nothing here gets an answer."""
-        if event.key not in self.screen.active_bindings and isinstance(self.screen, RackrateScreen):
+        """A key that means nothing here gets an answer; one typed right behind the key that opens the filter belongs into it."""
+        if self.screen.query(FilterBar) and self.screen.query_one(FilterBar).takes(event):
+            event.prevent_default()
+            event.stop()
+        elif event.key not in self.screen.active_bindings and isinstance(self.screen, RackrateScreen):
             name = event.character if event.is_printable and event.character else event.key
             self.screen.note(actions.unknown_key(self.screen.SCOPE, event.key, name), "dim")
 
