@@ -205,6 +205,19 @@ async def test_a_sync_reads_the_ledger_again_and_the_screen_is_left_as_it_was(le
         assert "by user" in line_with(app, "Costs 2026-11")
 
 
+async def test_an_empty_ledger_is_read_again_at_once_when_a_sync_brought_something(ledger: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    app = money_app(tmp_path, path)
+    async with running(app, (100, 30)) as pilot:
+        await opened(app, pilot)
+        assert "Nothing was recorded" in text(app) and "┤" not in text(app)
+        path.write_bytes(ledger.read_bytes())
+        app.post_message(CostsRead(Costs(today=Fraction(1))))
+        await pilot.pause()
+        await until(pilot, settled(app))
+        assert "vision" in text(app) and "┤" in text(app)
+
+
 async def test_a_ledger_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"no database, but long enough to be taken for one" * 99)
     app = money_app(tmp_path, tmp_path / "ledger.db")

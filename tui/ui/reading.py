@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 T = TypeVar("T")
-REST = 30
+REST = 10
 """What takes long is left alone for so many times as long, before it is read again for news alone."""
 
 
@@ -59,9 +59,14 @@ class Reading(Generic[T]):
         rested = time.monotonic() - self._read_at >= self._rest * self._took
         return key != self._wanted or (version != self._version and not self.busy and rested)
 
+    def no_rest(self) -> None:
+        """The answer was empty: the next news are read at once."""
+        self._took = 0.0
+
     def again(self) -> None:
         """The next wish is read, whatever it is."""
-        self._version, self._took = -1, 0.0
+        self._version = -1
+        self.no_rest()
 
     def _start(self) -> None:
         key, work = self._wanted, self._work

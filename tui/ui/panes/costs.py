@@ -40,7 +40,7 @@ def heights(rows: int) -> tuple[int, int]:
 def month_lines(days: Days, cells: int, rows: int) -> list[Line]:
     """Everything above the table."""
     height, most = heights(rows)
-    if not height:
+    if not height or not days.days:
         return budget_lines(days.budgets, cells, most)
     if days.budgets and cells >= BESIDE_FROM:
         left = chart(days, cells - BUDGET_CELLS - 2, height)
@@ -116,8 +116,6 @@ def legend(days: Days, looks: dict[str, tuple[str, str]], cells: int) -> Line:
     sums: dict[tuple[str, str], list[tuple[str, Fraction]]] = {}
     for name, look in looks.items():
         sums.setdefault(look, []).append((name, sum((day.parts.get(name, Fraction(0)) for day in days.days), Fraction(0))))
-    if not sums:
-        return ((" " * MARGIN, "dim"), (" nothing was recorded in this month", "dim"))
     full, brief = ([_named(look, members, told) for look, members in sums.items()] for told in (True, False))
     room = cells - MARGIN - 1
     shown = full if width(joined(full, "  ")) <= room else brief

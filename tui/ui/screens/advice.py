@@ -160,6 +160,8 @@ class AdviceScreen(AdviceActions):
 
     def on_reading_done(self, event: Reading.Done) -> None:
         event.reading.take(event)
+        if self._found.value is not None and not self._found.value.case.demand.known_hours:
+            self._found.no_rest()
         self.redraw()
 
     def action_break_off(self) -> None:

@@ -92,6 +92,9 @@ class CostsScreen(TableScreen):
 
     def on_reading_done(self, event: Reading.Done) -> None:
         event.reading.take(event)
+        if self._groups.value is not None and not self._groups.value.report.rows:
+            self._groups.no_rest()
+            self._days.no_rest()
         self.redraw()
 
     def action_again(self) -> None:
