@@ -98,7 +98,7 @@ async def test_a_wrong_query_says_what_is_wrong_and_changes_nothing(tmp_path: Pa
 
 
 async def test_enter_draws_the_kept_history_and_brackets_change_its_length(tmp_path: Path) -> None:
-    app = money_app(tmp_path, prices_path=priced(tmp_path))
+    app = money_app(tmp_path, prices_path=priced(tmp_path, 12))
     async with running(app, (120, 40)) as pilot:
         await opened(app, pilot, "p4d.24xlarge buy:spot zone:use1-az1")
         assert screen(app).table.shown[0].offer.source.startswith("stand-in")
@@ -125,7 +125,7 @@ async def test_without_a_history_it_says_how_to_get_one(tmp_path: Path) -> None:
 
 
 async def test_ascii_draws_the_history_without_braille(tmp_path: Path) -> None:
-    app = money_app(tmp_path, prices_path=priced(tmp_path, 5), unicode=False)
+    app = money_app(tmp_path, prices_path=priced(tmp_path, 3), unicode=False)
     async with running(app, (80, 24)) as pilot:
         await opened(app, pilot, "p4d.24xlarge buy:spot zone:use1-az1")
         shown = page(await history(app, pilot))

@@ -26,6 +26,7 @@ _SIGNS: tuple[tuple[str, str, str], ...] = (
     ("–", "dim", "not known (never 0); the node's screen says why"),
     ("3+12", "text", "jobs that run, and jobs that wait"),
     ("!1m43s", "lost", "the cloud takes the node away: the time that is left"),
+    ("█▓▒░ ╱", "accent", "parts of what a day cost, the dearest first; hatched: idle"),
     ("~", "text", "an estimate, or a sum with a part that has no price"),
     ("live stale lost", "text", "by the age of the newest sample: to 3 s, to 15 s, older"),
 )
