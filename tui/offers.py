@@ -16,6 +16,7 @@ from tui.columns import purchase_text
 from tui.query import Predicate
 from tui.records import money
 
+
 def select_offers(wanted: Predicate, catalog: Catalog) -> list[Offer]:
     """Offers that a query over `OFFER_WORDS` selects, the cheapest per GPU first."""
     return sorted((offer for offer in catalog.offers() if wanted(offer, 0.0)), key=_cheapest_first)

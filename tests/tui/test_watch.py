@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,17 @@ import pytest
 
 from agent import wire
 from tests.support.cli import ROOT, write_config
-from tests.support.fleets import AT, NOW, StubCatalog, alert, gpu, idle_gpu, info, put, sample
+from tests.support.fleets import (
+    AT,
+    NOW,
+    StubCatalog,
+    alert,
+    gpu,
+    idle_gpu,
+    info,
+    put,
+    sample,
+)
 from tests.support.jobs import job
 from tui.commands.watch import Lines
 from tui.fleet import Fleet
