@@ -112,6 +112,7 @@ class Checkpoints:
             self._write(step, state, about)
         except (OSError, RuntimeError) as error:
             self._failed = error
+            shutil.rmtree(self.folder / f"{_ASIDE}{step}", ignore_errors=True)  # the next one may find room
 
     def _write(self, step: int, state: Mapping[str, Any], about: Mapping[str, object]) -> None:
         aside, final = self.folder / f"{_ASIDE}{step}", self.folder / f"step-{step:09d}"
@@ -119,7 +120,10 @@ class Checkpoints:
         aside.mkdir()
         with (aside / STATE).open("wb") as file:
             hashed = _Hashed(file)
-            torch.save(dict(state), hashed)
+            try:
+                torch.save(dict(state), hashed)
+            except RuntimeError as error:
+                raise hashed.failed or error from None  # torch tells of a wrong position, not of a full disk
             file.flush()
             os.fsync(file.fileno())
         facts = {"format": 1, "step": step, "model": self.identity, "sha256": hashed.hash.hexdigest(), **about}
@@ -167,10 +171,15 @@ class _Hashed(io.RawIOBase):
 
     def __init__(self, file: io.BufferedWriter) -> None:
         self._file, self.hash = file, hashlib.sha256()
+        self.failed: OSError | None = None
 
     def write(self, data: Any) -> int:
         self.hash.update(data)
-        return self._file.write(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.failed = error
+            raise
 
     def writable(self) -> bool:
         return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -96,8 +98,6 @@ def test_nothing_but_plain_values_is_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "step-000000005"
     torch.save({"model": Checkpoints(tmp_path / "evil", MODEL)}, path / "state.pt")
     about = json.loads((path / "about.json").read_text())
-    import hashlib
-
     about["sha256"] = hashlib.sha256((path / "state.pt").read_bytes()).hexdigest()
     (path / "about.json").write_text(json.dumps(about))
     found, skipped = Checkpoints(tmp_path, MODEL).newest()
@@ -117,3 +117,15 @@ def test_a_checkpoint_that_cannot_be_written_is_told_at_the_next_save(tmp_path: 
     made.save(2, {})
     with pytest.raises(CheckpointFault, match=r"no checkpoint could be written \(.*No such file"):
         made.save(3, {})
+
+
+def test_a_full_disk_is_told_as_such_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    made, (soft, hard) = kept(tmp_path, 1), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        made.save(2, {"model": torch.ones(100_000)})
+        with pytest.raises(CheckpointFault, match=r"no checkpoint could be written \(.*File too large"):
+            made.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001"]
