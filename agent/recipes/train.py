@@ -121,7 +121,7 @@ class Trainer:
     def backward(self, batch: Batch) -> Tensor:
         """The gradients of the next step, piece by piece; ranks exchange them with the last one."""
         step, settings = self.step + 1, self.settings
-        torch.manual_seed(mix(settings.seed, step, self.team.rank))  # dropout and the like
+        _seed(mix(settings.seed, step, self.team.rank), self.team.device)  # dropout and the like
         draws = self.task.draws(settings.batch_size, generator(settings.seed, 1, step))[self.part]
         size, total = len(draws) // settings.accumulate, torch.zeros((), device=self.team.device)
         for number in range(settings.accumulate):
@@ -322,3 +322,10 @@ def _pieces_fit(settings: Settings, team: Ranks) -> slice:
 
 def _cut(batch: Batch, piece: slice) -> Batch:
     return {name: values[piece] for name, values in batch.items()}
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """What `torch.manual_seed` does, for one device: that one notes the whole call stack for GPUs that are not in use."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
