@@ -76,7 +76,7 @@ def run_demo(*, seed: int, read_only: bool = False) -> int:
     with simulated_fleet(seed=seed) as (context, nodes):
         if not has_terminal():
             return print_fleet_and_report(context, nodes)
-        from tui.ui.app import run
+        from tui.ui.start import run
 
         return run(
             nodes,

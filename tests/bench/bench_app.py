@@ -200,7 +200,7 @@ def child(kind: str, config: Path) -> None:
 
     context = Context(str(config))
     if kind == "app":
-        from tui.ui.app import run
+        from tui.ui.start import run
 
         sys.exit(run(context.config.nodes, context.client_for, ledger_path=None, timezone="UTC", theme="rackrate-dark"))
     allow_many_files()

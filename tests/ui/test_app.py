@@ -20,7 +20,8 @@ from tests.support.screens import line_with, make_app, press, running, table, te
 from tui.config import NodeConfig
 from tui.fleet import Fleet
 from tui.ui import app as app_module
-from tui.ui.app import CatalogRead, CostsRead, exit_line
+from tui.ui.app import CatalogRead, CostsRead
+from tui.ui.start import exit_line
 from tui.ui.panes.header import Costs
 from tui.ui.screens import advice, costs, market  # noqa: F401 - else they are imported in a thread, and opened later
 from tui.ui.screens.alerts import AlertsScreen, AlertTable

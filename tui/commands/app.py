@@ -30,7 +30,7 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
 
         arguments.query, arguments.json, arguments.sum = [], False, False
         return nodes(context, arguments)
-    from tui.ui.app import run
+    from tui.ui.start import run
 
     handling = handling_of(context, arguments)
     with context.nodes() as configured:
