@@ -155,7 +155,7 @@ class Put:
         """The value is the one in force already; a beginning of its own is kept, for what lies between may come later."""
         self._counts["unchanged"] += 1
         if row.valid_ms != before.valid_ms and not row.is_sight:
-            self._insert(ident, row)
+            self._insert(ident, row._replace(until_ms=max(row.until_ms, before.until_ms)))
         elif row.last_ms > before.last_ms or row.valid_ms > before.until_ms:
             self._connection.execute(
                 "UPDATE prices SET last_ms = MAX(last_ms, ?), until_ms = MAX(until_ms, ?), source_id = ?, sku = COALESCE(?, sku)"

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pricing.errors import PriceBookDamaged, PriceBookFull, PriceBookLocked, PriceBookTooNew
@@ -66,6 +66,7 @@ def test_each_change_is_a_row_in_whatever_order_the_pages_come(book: PriceBook) 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(-60, 0), st.sampled_from(["3.1", "4.2", "5.3"])), max_size=12, unique_by=lambda s: s[0]))
+@example([(0, "3.1"), (-3, "3.1"), (-4, "3.1"), (-1, "4.2"), (-2, "3.1")])
 def test_a_history_answers_for_every_moment_as_it_was_told(told: list[tuple[int, str]]) -> None:
     with PriceBook.open(":memory:") as book:
         for at in range(0, len(told), 3):
