@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test test-vm bench screenshots lint clean
+.PHONY: demo test explore test-vm bench screenshots lint clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/rackrate demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder
+
+# The property tests with new examples: what they find becomes an @example.
+explore: $(VENV)/.test
+	RACKRATE_EXPLORE=1 $(BIN)/python -m pytest -p no:cacheprovider -n 2 $$(grep -rl "from hypothesis" tests --include=test_*.py)
 
 # Cgroups version 2 on a real kernel (user-mode Linux, no KVM), without systemd and with it as process 1.
 # `make test-vm VM_TESTS=FILES` runs others there; tests/support/vm/qemurun has cpuset and PSI too, twelve times slower.

@@ -137,6 +137,7 @@ class Tiling:
 
     def _beside_rolled(self, rows: list[_Row]) -> Iterator[str]:
         """One GPU in one hour of which more may have been rolled up."""
+        yield from self._empty(rows)
         for row in rows:
             for covered, key in ((self._covered, (row.meter, row.gpu)), (self._until, (row.node, row.gpu))):
                 covered[key] = max(row.ends_ms, covered.get(key, row.ends_ms))
@@ -148,6 +149,7 @@ class Tiling:
 
     def _gpu_hour(self, rows: list[_Row]) -> Iterator[str]:
         """One GPU in one hour: at every moment between two edges the shares sum to one whole."""
+        yield from self._empty(rows)
         edges = sorted({edge for row in rows for edge in (row.starts_ms, row.ends_ms)})
         if len(edges) == len(rows) + 1 and all(row.share == WHOLE_SHARE for row in rows):
             for row in rows:
@@ -155,6 +157,11 @@ class Tiling:
             return
         for start, end in zip(edges, edges[1:], strict=False):
             yield from self._piece(rows[0], start, end, [row for row in rows if row.starts_ms < end and row.ends_ms > start])
+
+    def _empty(self, rows: list[_Row]) -> Iterator[str]:
+        for row in rows:
+            if row.ends_ms <= row.starts_ms:
+                yield f"{self._name(row)} has a row that ends at {row.ends_ms} ms, not after it starts"
 
     def _piece(self, any_row: _Row, start: int, end: int, rows: list[_Row]) -> Iterator[str]:
         if not rows:
