@@ -37,7 +37,6 @@ workload before it is read, so that the same rules hold for it.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from datetime import date
 from fractions import Fraction
@@ -45,6 +44,7 @@ from pathlib import Path
 from typing import Any
 
 from pricing import planner_units as units
+from pricing.catalog import CLOUDS
 from pricing.errors import WorkloadError
 from pricing.hardware import PRECISIONS, gpus
 from pricing.offers import PURCHASES
@@ -52,9 +52,9 @@ from pricing.planner_reader import Table
 from pricing.planner_workload import (
     OPTIMIZER_BYTES, RUNTIMES, TIERS, Assumed, Checkpoint, Data, Limits, Measured, Model, PriceChange, Reference, Run, Workload,
 )  # fmt: skip
+from pricing.toml_file import read_toml
 
 EXAMPLES = Path(__file__).parent / "examples"
-CLOUDS = ("aws", "gcp", "azure", "alibaba")
 
 
 def example_names() -> list[str]:
@@ -76,14 +76,7 @@ def find(word: str) -> Path:
 
 def table_of(path: Path) -> dict[str, Any]:
     """The file as TOML gives it."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise WorkloadError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise WorkloadError(f"{path}: is not UTF-8 (byte {error.start}).") from None
-    except tomllib.TOMLDecodeError as error:
-        raise WorkloadError(f"{path}: is not valid TOML: {error}.") from None
+    return read_toml(path, WorkloadError)
 
 
 def load(path: Path, over: Path | None = None) -> Workload:

@@ -51,7 +51,6 @@ one: the user's words count, and what the two say differently is a sentence in `
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
@@ -67,6 +66,7 @@ from pricing.offers import PURCHASES
 from pricing.owned import Commitment
 from pricing.price_steps import ALWAYS
 from pricing.terms_reader import TableReader, tables
+from pricing.toml_file import read_toml
 from pricing.weights import Weights
 
 OWNED = "owned.toml"
@@ -95,27 +95,15 @@ def load(path: Path, *, must_exist: bool = True) -> Terms:
 
     TermsError names the file, and the key that is wrong. `must_exist` False: without the file, list prices count.
     """
-    terms = parse(read_toml(path), str(path)) if must_exist or path.exists() else Terms()
+    terms = parse(read_toml(path, TermsError), str(path)) if must_exist or path.exists() else Terms()
     beside = path.with_name(OWNED)
     if beside.name == path.name or not beside.is_file():
         return terms
     from pricing.owned_file import merged, read_owned
 
     known = frozenset(terms.exchange.usd)
-    commitments, notes, read_at = merged(terms.commitments, read_owned(read_toml(beside), str(beside), known), path.name)
+    commitments, notes, read_at = merged(terms.commitments, read_owned(read_toml(beside, TermsError), str(beside), known), path.name)
     return replace(terms, commitments=commitments, notes=notes, owned_at=read_at)
-
-
-def read_toml(path: Path) -> dict[str, object]:
-    """What a TOML file holds. TermsError."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise TermsError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise TermsError(f"{path}: is not UTF-8 (byte {error.start}).") from None
-    except tomllib.TOMLDecodeError as error:
-        raise TermsError(f"{path}: is not valid TOML: {error}.") from None
 
 
 def parse(raw: dict[str, object], file: str = "terms.toml") -> Terms:

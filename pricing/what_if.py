@@ -19,7 +19,6 @@ price that is not known stays unknown under a factor.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -39,6 +38,7 @@ from pricing.owned import Commitment
 from pricing.rate_card import TERM_MONTHS, Rate, RateCard, ordered
 from pricing.terms import parse
 from pricing.terms_reader import TableReader, tables
+from pricing.toml_file import read_toml
 
 DAY_MS = 86_400_000
 
@@ -186,15 +186,7 @@ class ChangedCard:
 
 def load(path: Path) -> WhatIf:
     """Reads the file. TermsError names it, and the key that is wrong."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise TermsError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise TermsError(f"{path}: is not UTF-8 (byte {error.start}).") from None
-    except tomllib.TOMLDecodeError as error:
-        raise TermsError(f"{path}: is not valid TOML: {error}.") from None
-    return _parse(raw, str(path))
+    return _parse(read_toml(path, TermsError), str(path))
 
 
 def _parse(raw: Mapping[str, object], file: str) -> WhatIf:

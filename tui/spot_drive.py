@@ -118,7 +118,6 @@ class Drive:
         self._look, self._grace, self._now, self._sleep = look_seconds, grace_seconds, now, sleep
         self._answered_at = self._now()
         self._looked_at: datetime | None = None
-        self._running: wire.Job | None = None
         policy.start(self._task())
 
     def _task(self) -> Task:
@@ -207,7 +206,6 @@ class Drive:
     def _take(self, leg: Leg, job: wire.Job) -> None:
         leg.run_seconds = max(leg.run_seconds, ran_seconds(job, self._now()))
         leg.cost = job.cost
-        self._running = job
         cause = job.cause or ""
         if job.state == "ended" and (cause == "exit:0" or cause in FAILED or cause.startswith(("exit", "signal"))):
             self._end(leg, cause, None)

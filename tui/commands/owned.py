@@ -127,10 +127,10 @@ def _kept(path: Path) -> list[Reading]:
         return []
     from pricing.errors import TermsError
     from pricing.owned_file import read_owned
-    from pricing.terms import read_toml
+    from pricing.toml_file import read_toml
 
     try:
-        return read_owned(read_toml(path), str(path), frozenset())
+        return read_owned(read_toml(path, TermsError), str(path), frozenset())
     except TermsError as fault:
         raise Failed(f"{fault} Or move the file away first.") from None
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui import format as fmt
