@@ -20,7 +20,8 @@ from tests.support.screens import line_with, make_app, press, running, table, te
 from tui.config import NodeConfig
 from tui.fleet import Fleet
 from tui.ui import app as app_module
-from tui.ui.app import CatalogRead, CostsRead
+from tui.ui import background
+from tui.ui.background import CatalogRead, CostsRead
 from tui.ui.start import exit_line
 from tui.ui.panes.header import Costs
 from tui.ui.screens import advice, costs, market  # noqa: F401 - else they are imported in a thread, and opened later
@@ -185,7 +186,7 @@ async def test_the_ledger_is_read_in_a_thread_of_its_own_and_never_twice_at_once
         going.wait(5)
         return Costs(today=Fraction(7), month=Fraction(70))
 
-    monkeypatch.setattr(app_module, "read_costs", slow)
+    monkeypatch.setattr(background, "read_costs", slow)
     app = live_app("good", ledger_path=tmp_path / "ledger.db")
     async with running(app) as pilot:
         app.sync_ledger()
@@ -200,7 +201,7 @@ async def test_the_ledger_is_read_in_a_thread_of_its_own_and_never_twice_at_once
 
 async def test_leaving_does_not_wait_for_a_ledger_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     going = threading.Event()
-    monkeypatch.setattr(app_module, "read_costs", lambda *_: going.wait(30) and Costs())
+    monkeypatch.setattr(background, "read_costs", lambda *_: going.wait(30) and Costs())
     app = live_app("good", ledger_path=tmp_path / "ledger.db")
     began = time.monotonic()
     async with running(app):
@@ -213,7 +214,7 @@ async def test_an_exception_in_the_ledger_thread_is_a_sentence(monkeypatch: pyte
     def broken(*_: object) -> Costs:
         raise OSError("disk full")
 
-    monkeypatch.setattr(app_module, "read_costs", broken)
+    monkeypatch.setattr(background, "read_costs", broken)
     app = live_app("good", ledger_path=tmp_path / "ledger.db")
     async with running(app, (120, 40)) as pilot:
         app.sync_ledger()
@@ -311,8 +312,8 @@ def test_the_exit_line_of_a_fleet_without_prices_names_no_sum() -> None:
 
 async def test_a_first_sync_that_brought_nothing_is_repeated_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answers = [Costs(), Costs(), Costs(today=Fraction(3), month=Fraction(3))]
-    monkeypatch.setattr(app_module, "read_costs", lambda *_: answers.pop(0))
-    monkeypatch.setattr(app_module, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(background, "read_costs", lambda *_: answers.pop(0))
+    monkeypatch.setattr(background.Background, "_retry_seconds", 0.02)
     app = live_app("good", ledger_path=tmp_path / "ledger.db")
     async with running(app):
         app.sync_ledger()

@@ -9,7 +9,7 @@ from pathlib import Path
 from pricing.pricebook import PriceBook
 from pricing.prices import Price
 from tests.support.screens import make_app
-from tui.ui.app import CatalogRead
+from tui.ui.background import CatalogRead
 
 
 def test_the_app_prices_by_the_price_book_and_goes_on_without_a_damaged_one(tmp_path: Path) -> None:

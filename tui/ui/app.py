@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
-import msgspec
 from textual import events
-from textual.message import Message
 from textual.screen import Screen
 
 from tui import terminal
@@ -27,15 +25,9 @@ from tui.fleet_jobs import JobCounts
 from tui.money_files import MoneyFiles
 from tui.ui import actions
 from tui.ui.asking import Asking
+from tui.ui.background import Background
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
-from tui.ui.ledger import (
-    EVERY_SECONDS,
-    FIRST_SECONDS,
-    RETRY_SECONDS,
-    in_background,
-    read_costs,
-)
-from tui.ui.money_screens import MoneyScreens
+from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
@@ -44,7 +36,6 @@ from tui.ui.widgets.status import FilterBar
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
-    from pricing.catalog import Catalog
     from tui.config import BudgetConfig, NodeConfig
     from tui.live import Live
 
@@ -54,24 +45,7 @@ CLOSE_SECONDS = 2.0
 FORCED_END_SECONDS = 5.0
 
 
-class CatalogRead(Message):
-    """The prices are there, and the modules that streams need are imported."""
-
-    def __init__(self, catalog: Catalog | None, error: str | None) -> None:
-        super().__init__()
-        self.catalog = catalog
-        self.error = error
-
-
-class CostsRead(Message):
-    """The ledger was read."""
-
-    def __init__(self, costs: Costs) -> None:
-        super().__init__()
-        self.costs = costs
-
-
-class RackrateApp(MoneyScreens):
+class RackrateApp(Background):
     """`fleet` is shown; `live` (if any) is started when the app is mounted. `clock` is monotonic seconds, `now` UTC.
 
     With `nodes` and `client_for` the prices are read after the first paint, and only then the streams are opened.
@@ -127,11 +101,8 @@ class RackrateApp(MoneyScreens):
         self._terms_path = terms_path
         self._budgets = budgets
         self.files = MoneyFiles(ledger_path, prices_path, terms_path, data_dir, tuple(budgets), timezone or "UTC")
-        self._prices_seen: object = None
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
-        self._retry_seconds = RETRY_SECONDS
-        self._ledger_thread: threading.Thread | None = None
         self._totals: Totals | None = None
         self.asking = Asking(fleet, nodes, client_for, clock, self.redraw, self._complain)
         self.job_draft: dict[str, str] = {}
@@ -231,129 +202,6 @@ class RackrateApp(MoneyScreens):
             if isinstance(screen, FleetScreen):
                 return list(screen.table.keys)
         return []
-
-    # -- what is read in the background ------------------------------------------------------------------
-
-    def _read_catalog(self) -> None:
-        threading.Thread(target=self._import_slowly, name="rackrate-catalog", daemon=True).start()
-
-    def _import_slowly(self) -> None:
-        """Imports that cost a few hundred milliseconds, after the first paint."""
-        catalog, error = None, None
-        try:
-            import tui.live  # noqa: F401
-            from tui.catalogs import overlaid, stamp
-
-            said: list[str] = []
-            self._prices_seen = stamp(self._prices_path)
-            catalog = overlaid(self._prices_path, said.append)
-            error = said[0] if said else None
-        except Exception as fault:  # noqa: BLE001 - without prices the fleet is still worth seeing
-            error = f"The prices could not be read: {fault}"
-        self.post_message(CatalogRead(catalog, error))
-
-    def renew_prices(self) -> None:
-        """Reads the prices again when `prices refresh` has brought others."""
-        from tui.catalogs import stamp
-
-        if self.live is not None and stamp(self._prices_path) != self._prices_seen:
-            self._read_catalog()
-
-    def on_catalog_read(self, event: CatalogRead) -> None:
-        """Prices the fleet and opens the streams."""
-        from tui.live import Live
-
-        self.catalog_version += 1
-        if event.catalog is not None:
-            self.fleet.set_catalog(event.catalog)
-        if event.error:
-            self.notify(event.error, severity="warning")
-        if self._client_for is not None and self.live is None:
-            self.live = Live(self.fleet, self._configured, self._client_for, clock=self.clock)
-            self.live.start()
-        self.redraw()
-
-    def sync_ledger(self) -> None:
-        """Starts a sync unless the one before still runs."""
-        if self._ledger_thread is not None and self._ledger_thread.is_alive():
-            return
-        path, nodes, client_for, zone = self._ledger_path, self._configured, self._client_for, self._timezone
-        prices, terms, budgets, before = self._prices_path, self._terms_path, self._budgets, self.costs
-        if path is not None and client_for is not None:
-            self._ledger_thread = in_background(
-                lambda: read_costs(path, nodes, client_for, zone, prices, terms, budgets, before),
-                lambda costs: self._post(CostsRead(costs)),
-            )
-
-    def _post(self, message: Message) -> None:
-        if self.is_running:
-            self.post_message(message)
-
-    def on_costs_read(self, event: CostsRead) -> None:
-        """Shows them; an error is said once, and the figures of before stay."""
-        if event.costs.error is None:
-            self.costs = event.costs
-            self.ledger_version += 1
-            if event.costs.today is None and self._retry_seconds < EVERY_SECONDS:
-                self.set_timer(self._retry_seconds, self.sync_ledger)  # agents write their first rows after some seconds
-                self._retry_seconds *= 2
-        elif event.costs.error != self.costs.error:
-            self.notify(event.costs.error, title="The ledger", severity="warning", markup=False)
-            self.costs = msgspec.structs.replace(self.costs, error=event.costs.error)
-        self.redraw()
-
-    def entered_node(self, name: str) -> None:
-        """The node is looked at: its plots should not be empty."""
-        self.asking.history(name)
-
-    # -- what can be done ------------------------------------------------------------------------------------
-
-    def open_node(self, name: str) -> None:
-        """Shows one node."""
-        from tui.ui.screens.node import NodeScreen
-
-        if name in self.fleet:
-            self.entered_node(name)
-            self.push_screen(NodeScreen(name))
-
-    def open_job(self, name: str, ident: str) -> None:
-        """Shows one job of a node."""
-        from tui.ui.screens.job import JobScreen
-
-        if name in self.fleet:
-            self.push_screen(JobScreen(name, ident))
-
-    def action_jobs(self, query: str = "") -> None:
-        """The jobs of the fleet, or of the node that is looked at."""
-        from tui.ui.screens.jobs import JobsScreen
-
-        self.push_screen(JobsScreen(query))
-
-    def action_submit(self, node: str = "") -> None:
-        from tui.ui.screens.submit import SubmitScreen
-
-        self.push_screen(SubmitScreen(node))
-
-    def action_alerts(self) -> None:
-        from tui.ui.screens.alerts import AlertsScreen
-
-        self.push_screen(AlertsScreen())
-
-    def action_help(self) -> None:
-        from tui.ui.screens.help import HelpScreen
-
-        self.push_screen(HelpScreen())
-
-    def action_palette(self) -> None:
-        from tui.ui.screens.palette import PaletteScreen
-
-        screen = self.screen
-        if isinstance(screen, RackrateScreen):
-            self.push_screen(PaletteScreen(screen.SCOPE), self._run_chosen)
-
-    def _run_chosen(self, action: actions.Action | None) -> None:
-        if action is not None:
-            self.call_later(self.run_action, action.call, self.screen)
 
     def action_next_theme(self) -> None:
         place = NAMES.index(self.theme) if self.theme in NAMES else -1

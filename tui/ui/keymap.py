@@ -15,7 +15,7 @@ import msgspec
 from textual.keys import _character_to_key
 
 from tui.errors import ConfigurationError
-from tui.ui.actions import _MORE_NAMES, Action, Scope
+from tui.ui.actions import MORE_NAMES, Action, Scope
 
 FIXED = {
     "up": "moves", "down": "moves", "left": "moves", "right": "moves", "pageup": "moves", "pagedown": "moves", "home": "moves",
@@ -33,7 +33,7 @@ _ALSO = {"esc": "escape", "return": "enter", "ins": "insert", "del": "delete"}
 _CONTROL = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:f(?:[1-9]|1[0-9]|2[0-4])|" + "|".join(_NAMED) + r")|(?:ctrl|alt)\+[a-z]|ctrl\+(?:left|right)")
 _SHOWN = {
     "slash": "/", "question_mark": "?", "colon": ":", "left_square_bracket": "[", "right_square_bracket": "]", "space": "Space",
-    **_NAMED, **_MORE_NAMES,
+    **_NAMED, **MORE_NAMES,
 }  # fmt: skip
 
 
