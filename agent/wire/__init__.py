@@ -59,6 +59,13 @@ from agent.wire.node import Purchase as Purchase
 from agent.wire.node import Sample as Sample
 from agent.wire.node import SensorReport as SensorReport
 from agent.wire.node import THROTTLE_REASONS as THROTTLE_REASONS
+from agent.wire.orders import AlertPause as AlertPause
+from agent.wire.orders import AlertPauses as AlertPauses
+from agent.wire.orders import Drain as Drain
+from agent.wire.orders import DrainOrder as DrainOrder
+from agent.wire.orders import LONGEST_PAUSE_SECONDS as LONGEST_PAUSE_SECONDS
+from agent.wire.orders import LONGEST_REASON as LONGEST_REASON
+from agent.wire.orders import PauseOrder as PauseOrder
 from agent.wire.usage import EnergySource as EnergySource
 from agent.wire.usage import Interruption as Interruption
 from agent.wire.usage import Placement as Placement

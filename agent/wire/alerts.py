@@ -34,6 +34,9 @@ class Alert(Message, kw_only=True):
     holders: tuple[str, ...] = ()
     usd_per_hour: str | None = None
     """What goes to waste per hour while it lasts; the client fills it in from its prices."""
+    paused_until: datetime | None = None
+    """It holds, and somebody said that it is to call nobody before this time; None: it is not paused."""
+    paused_reason: str | None = None
 
 
 class AlertList(Message, kw_only=True):

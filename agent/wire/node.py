@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from agent.wire.base import WIRE_VERSION, Message
+from agent.wire.orders import AlertPause, Drain
 
 
 Purchase = Literal["on_demand", "spot", "reserved_1y", "reserved_3y", "savings_plan_1y", "savings_plan_3y", "capacity_block"]
@@ -78,6 +79,10 @@ class NodeInfo(Message, kw_only=True):
     gpu_reason: str | None = None
     """One sentence: why there are no GPUs (no driver, mismatch, no permission) and what to do. None when GPUs are read."""
     simulated: bool = False
+    drain: Drain | None = None
+    """Set while the node starts no new job because somebody said so."""
+    pauses: tuple[AlertPause, ...] = ()
+    """Alerts that call nobody for a while."""
 
 
 class Process(Message, kw_only=True):
