@@ -26,6 +26,7 @@ from tui.money_files import MoneyFiles
 from tui.ui import actions
 from tui.ui.asking import Asking
 from tui.ui.background import Background
+from tui.ui.clipboard import Copying
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
 from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS
 from tui.ui.panes.header import Costs
@@ -45,7 +46,7 @@ CLOSE_SECONDS = 2.0
 FORCED_END_SECONDS = 5.0
 
 
-class RackrateApp(Background):
+class RackrateApp(Copying, Background):
     """`fleet` is shown; `live` (if any) is started when the app is mounted. `clock` is monotonic seconds, `now` UTC.
 
     With `nodes` and `client_for` the prices are read after the first paint, and only then the streams are opened.

@@ -61,8 +61,7 @@ class JobActions(RackrateScreen):
     def action_copy_id(self) -> None:
         view = self.job_here()
         if view is not None:
-            self.app.copy_to_clipboard(view.job.id)
-            self.note(f"copied {view.job.id}", "accent")
+            self.rackrate.copy_text(view.job.id, fmt.clean(view.job.id))
 
     def action_open_node(self) -> None:
         view = self.job_here()
