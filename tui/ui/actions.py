@@ -23,6 +23,7 @@ MORE_NAMES = {
     "ctrl+p": "Ctrl+P", "backspace": "Backspace", "ctrl+right": "Ctrl+→", "ctrl+left": "Ctrl+←", "shift+f6": "Shift+F6",
     "ctrl+q": "Ctrl+Q", "f5": "F5", "f11": "F11", "f12": "F12", "insert": "Ins", "delete": "Del", "ctrl+insert": "Ctrl+Ins",
     "ctrl+t": "Ctrl+T", "shift+tab": "Shift+Tab", "shift+f5": "Shift+F5", "shift+f7": "Shift+F7",
+    "ctrl+space": "Ctrl+Space",
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ _NAMED = {
     "escape": "Esc", "enter": "Enter", "tab": "Tab", "space": "Space", "backspace": "Backspace", "insert": "Ins", "delete": "Del",
 }  # fmt: skip
 _ALSO = {"esc": "escape", "return": "enter", "ins": "insert", "del": "delete"}
-_CONTROL = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:f(?:[1-9]|1[0-9]|2[0-4])|" + "|".join(_NAMED) + r")|(?:ctrl|alt)\+[a-z]|ctrl\+(?:left|right)")
+_CONTROL = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:f(?:[1-9]|1[0-9]|2[0-4])|" + "|".join(_NAMED) + r")|(?:ctrl|alt)\+[a-z]|ctrl\+(?:left|right|@)")
 _SHOWN = {
     "slash": "/", "question_mark": "?", "colon": ":", "left_square_bracket": "[", "right_square_bracket": "]", "space": "Space",
     **_NAMED, **MORE_NAMES,

@@ -49,7 +49,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What the status line needs to know of the table."""
 
     sums: tuple[Line, ...]
-    """Over exactly the rows that are shown, the most wanted first."""
+    """Over exactly the rows that are shown, the most wanted first; the very first says how many rows they are."""
+    marked: int = 0
+    """When there are any, the sums are over these rows alone."""
+    marks_hidden: int = 0
+    """Marked rows that the filter hides: they are in no sum and no action is for them."""
     filter_text: str = ""
     hidden_columns: int = 0
     frozen_seconds: int = 0
@@ -156,9 +160,15 @@ def status_line(shown: Shown, note: Line, cells: int) -> Line:
     left: list[Line] = []
     if shown.filter_text:
         left.append(((" ", "dim"), (f"/{fitted(fmt.clean(shown.filter_text), min(30, len(shown.filter_text)))}", "accent")))
-    first, *rest = shown.sums
-    left += [first if left else ((" ", "dim"), *first), *rest]
+    if shown.marked:
+        left.append(((" " * (not left), "dim"), (f"● {shown.marked} marked:", "accent")))
+        left += shown.sums[1:]
+    else:
+        first, *rest = shown.sums
+        left += [first if left else ((" ", "dim"), *first), *rest]
     right: list[Line] = []
+    if shown.marks_hidden:
+        right.append(((f"{shown.marks_hidden} mark{'s' * (shown.marks_hidden != 1)} hidden", "idle"),))
     if shown.sorted_by:
         right.append((("by ", "dim"), (shown.sorted_by, "text")))
     if shown.frozen_seconds:

@@ -7,7 +7,7 @@ from tui.ui.action import LOOKS, TABLES, Action
 LOOK_ACTIONS: tuple[Action, ...] = (
     Action(id="open", keys=("enter",), shown="Enter", title="Open what is under the cursor", group="Look", call="open",
            scopes=("fleet", "alerts", "jobs", "market", "advice"), footer="open"),
-    Action(id="back", keys=("escape", "backspace"), shown="Esc", title="Back; in a table: clear the filter", group="Look",
+    Action(id="back", keys=("escape", "backspace"), shown="Esc", title="Back; in a table: clear marks, then the filter", group="Look",
            call="back", scopes=LOOKS, footer="back"),
     Action(id="leave", keys=("escape",), shown="Esc", title="Back; the form keeps what was typed", group="Look",
            call="back", scopes=("submit",), footer="back"),

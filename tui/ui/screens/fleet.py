@@ -78,7 +78,7 @@ class FleetScreen(TableScreen):
         return node_sums(self._totals())
 
     def _totals(self) -> Totals:
-        app, keys = self.rackrate, self.table.keys
+        app, keys = self.rackrate, self.summed()
         return app.totals() if len(keys) == len(app.fleet) else app.fleet.totals(app.clock(), keys)
 
     def trouble(self) -> Line:

@@ -91,7 +91,7 @@ class JobsScreen(TableScreen, JobActions):
         return ((("  No jobs yet.", "strong"),), BLANK, *_SUBMIT, *((BLANK, *problems[:5]) if problems else ()))
 
     def sums(self) -> tuple[Line, ...]:
-        return job_sums(self.table.found, self.rackrate.clock())
+        return job_sums(self.table.views(self.summed()), self.rackrate.clock())
 
     def _show_why(self) -> None:
         """Why the job under the cursor waits or ended, in full, where there is a line for it."""

@@ -29,8 +29,16 @@ class TableScreen(RackrateScreen):
     def filter_text(self) -> str:
         return self.query_one(FilterBar).applied
 
+    def targets(self) -> list[str]:
+        """Keys of the rows that an action is for: the marked ones that are shown, else the one under the cursor."""
+        return self.table.targets()
+
+    def summed(self) -> list[str]:
+        """Keys of the rows that the status sums over: the marked ones that are shown, else all that are."""
+        return self.table.marked or self.table.passing
+
     def sums(self) -> tuple[Line, ...]:
-        """Over exactly the rows that are shown."""
+        """Over exactly the rows of `summed`."""
         raise NotImplementedError
 
     def trouble(self) -> Line:
@@ -45,6 +53,8 @@ class TableScreen(RackrateScreen):
         app, table = self.rackrate, self.table
         shown = Shown(
             sums=self.sums(),
+            marked=len(table.marked),
+            marks_hidden=table.marks_hidden,
             filter_text=self.filter_text,
             hidden_columns=table.hidden_columns,
             frozen_seconds=table.held_seconds(app.clock()),
@@ -58,9 +68,20 @@ class TableScreen(RackrateScreen):
         bar.open()
         self.redraw()
 
+    def action_mark(self) -> None:
+        self.table.toggle_mark()
+        self.redraw()
+
+    def action_mark_range(self) -> None:
+        self.table.mark_range()
+        self.redraw()
+
     def action_back(self) -> None:
-        """Clears the filter; where there is none, leaves."""
-        if self.filter_text:
+        """Clears the marks, then the filter; where there is neither, leaves."""
+        if self.table.marks:
+            self.table.clear_marks()
+            self.redraw()
+        elif self.filter_text:
             self.query_one(FilterBar).clear()
         else:
             self.nothing_above()

@@ -39,6 +39,11 @@ class ArrangedTable(LineTable):
         self._arranged_at = -1e9
         self._moved_at = -1e9
         self._seen: dict[str, Hashable] = {}
+        self.marks: set[str] = set()
+        """Keys of rows, whether the filter lets them through or not."""
+        self.passing: list[str] = []
+        """Keys of the rows that the filter lets through, in their order."""
+        self._marked_last: str | None = None
 
     def rows(self) -> Iterable[Any]:
         """All rows, in any order."""
@@ -56,7 +61,7 @@ class ArrangedTable(LineTable):
         """One cell, exactly `cells` wide."""
         raise NotImplementedError
 
-    def mark_of(self, row: Any, now: float) -> Hashable:
+    def look_of(self, row: Any, now: float) -> Hashable:
         """Equal as long as the row looks the same; None: it may look different each time."""
         raise NotImplementedError
 
@@ -148,6 +153,54 @@ class ArrangedTable(LineTable):
         self.order_rows(self._clock())
         self.keep_in_view()
 
+    def gutter_of(self, key: str) -> str:
+        return "●" if key in self.marks else " "
+
+    def keys_under(self, key: str | None) -> list[str]:
+        """The rows that the line of that key stands for."""
+        return [key] if key is not None and key in self.keys else []
+
+    @property
+    def marked(self) -> list[str]:
+        """The marked rows that are shown, in their order."""
+        return [key for key in self.passing if key in self.marks] if self.marks else []
+
+    @property
+    def marks_hidden(self) -> int:
+        """Marked rows that the filter hides."""
+        return len(self.marks) - len(self.marked)
+
+    def targets(self) -> list[str]:
+        """What an action is for: the marked rows that are shown, else the row under the cursor, else nothing."""
+        return self.marked or self.keys_under(self.cursor_key)
+
+    def toggle_mark(self) -> None:
+        """Marks the row under the cursor, or takes its mark away, and moves on."""
+        keys = set(self.keys_under(self.cursor_key))
+        if not keys:
+            return
+        self._marked_last = None if keys <= self.marks else self.cursor_key
+        self._set_marks(self.marks - keys if keys <= self.marks else self.marks | keys)
+        self.move_to(self.position(self.cursor_key) + 1)
+
+    def mark_range(self) -> None:
+        """Marks the rows from the one that was marked last to the cursor; without one, the row under the cursor."""
+        here, from_ = self.position(self.cursor_key), self.position(self._marked_last)
+        if here < 0:
+            return
+        first, last = sorted((here, from_ if from_ >= 0 else here))
+        self._set_marks(self.marks.union(*(self.keys_under(key) for key in self.keys[first : last + 1])))
+        self._marked_last = self.cursor_key
+        self.note_moved()
+
+    def clear_marks(self) -> None:
+        self._marked_last = None
+        self._set_marks(set())
+
+    def _set_marks(self, marks: set[str]) -> None:
+        self.marks = marks
+        self.repaint_rows()
+
     def note_moved(self) -> None:
         """Somebody moves the cursor: the order holds still from now."""
         self._moved_at = self._clock()
@@ -159,19 +212,23 @@ class ArrangedTable(LineTable):
         self.refresh_rows({key for index in self.in_view if self._differs(key := self.keys[index], now)})
 
     def _differs(self, key: str, now: float) -> bool:
-        mark = self.mark_of(self.row_of(key), now)
-        if mark is not None and mark == self._seen.get(key):
+        look = self.look_of(self.row_of(key), now)
+        if look is not None and look == self._seen.get(key):
             return False
-        self._seen[key] = mark
+        self._seen[key] = look
         return True
 
     def order_rows(self, now: float) -> None:
         """Filters and sorts all rows."""
         self._arranged_at = now
         wanted = self._wanted
-        rows = [row for row in self.rows() if wanted is None or wanted(row, now)]
+        every = list(self.rows())
+        rows = every if wanted is None else [row for row in every if wanted(row, now)]
         rows = sort_rows(rows, self._column, now, descending=self._descending, tie=self.key_of)
-        self.set_keys([self.key_of(row) for row in rows])
+        if self.marks:
+            self.marks &= {self.key_of(row) for row in every}
+        self.passing = [self.key_of(row) for row in rows]
+        self.set_keys(self.passing)
         self._forget_unseen()
 
     def _forget_unseen(self) -> None:
@@ -185,7 +242,7 @@ class ArrangedTable(LineTable):
 
     def cells_of(self, key: str) -> Cells:
         row, now = self.row_of(key), self._clock()
-        self._seen[key] = self.mark_of(row, now)
+        self._seen[key] = self.look_of(row, now)
         return tuple(self.cell(row, column, cells, now) for column, cells in self._sets[self._set])
 
 

@@ -157,7 +157,7 @@ class CostsTable(ArrangedTable):
     def changed(self) -> bool:
         return False
 
-    def mark_of(self, row: GroupRow, now: float) -> Hashable:
+    def look_of(self, row: GroupRow, now: float) -> Hashable:
         return id(row.cells)
 
     def cell(self, row: GroupRow, column: Column, cells: int, now: float) -> Line:

@@ -36,7 +36,7 @@ class FleetTable(ArrangedTable):
         self.set_columns(FLEET_COLUMNS if self._fleet.jobs_version else NODE_COLUMNS)
         super().update(now)
 
-    def mark_of(self, row: NodeView, now: float) -> Hashable:
+    def look_of(self, row: NodeView, now: float) -> Hashable:
         """The values of a live node change only with its version; the others also with time."""
         state = row.state(now)
         return (row.version, state) if state == "live" and row.notice is None else None

@@ -31,6 +31,10 @@ class JobsTable(ArrangedTable):
         self.found: list[JobView] = []
         """The rows that are shown."""
 
+    def views(self, keys: Iterable[str]) -> list[JobView]:
+        """The jobs of those keys."""
+        return [self._by_key[key] for key in keys]
+
     def select_timed(self, wanted: Test | None, timed: bool) -> None:
         """As `select`; a filter that compares numbers (run time, cost) lets through others as time goes on."""
         self._timed = timed
@@ -64,7 +68,7 @@ class JobsTable(ArrangedTable):
         """The job under the cursor."""
         return self._by_key.get(self.cursor_key) if self.cursor_key is not None else None
 
-    def mark_of(self, row: JobView, now: float) -> Hashable:
+    def look_of(self, row: JobView, now: float) -> Hashable:
         """A job that runs grows older and dearer; others change with what is heard of them."""
         state = row.node.state(now)
         if row.job.state in RUNNING and state != "lost":

@@ -20,7 +20,7 @@ from tui.ui.lines import BLANK, Line, cropped, fitted, to_strip
 from tui.ui.theme import ANSI, STYLES
 
 GUTTER = 2
-"""Cells before the first column: the cursor's mark and a blank."""
+"""Cells before the first column: the cursor, and what a row is marked by."""
 CELL_REGIONS_UP_TO = 0.6
 """Up to this part of the visible cells, changed cells are repainted one by one; above it, whole lines are cheaper."""
 
@@ -94,6 +94,10 @@ class LineTable(ScrollView, can_focus=True):
         """The row's cells as they are now."""
         raise NotImplementedError
 
+    def gutter_of(self, key: str) -> str:
+        """The one character between the cursor and the row."""
+        return " "
+
     @property
     def room(self) -> int:
         """Cells for the columns."""
@@ -161,6 +165,11 @@ class LineTable(ScrollView, can_focus=True):
                 self._drop_strips(key)
                 changed.append((index, columns))
         self._repaint(changed)
+
+    def repaint_rows(self) -> None:
+        """Paints the visible rows anew from the cells that are known: their gutters changed."""
+        self._strips.clear()
+        self._refresh_lines(list(self.in_view))
 
     def drop_rows(self, keys: set[str]) -> None:
         """Forgets what was formatted of rows that are not visible now, so that they are right when scrolled to."""
@@ -232,12 +241,12 @@ class LineTable(ScrollView, can_focus=True):
             cells = self._cells.get(key)
             if cells is None:
                 cells = self._cells[key] = self.cells_of(key)
-            strip = self._strips[key, selected] = self._painted(cells, selected)
+            strip = self._strips[key, selected] = self._painted(cells, selected, self.gutter_of(key))
         return strip
 
-    def _painted(self, cells: Cells, selected: bool) -> Strip:
+    def _painted(self, cells: Cells, selected: bool, gutter: str) -> Strip:
         styles = STYLES.get(self._theme, STYLES[ANSI])
-        spans: list[tuple[str, str]] = [("▌ " if selected else "  ", "mark")]
+        spans: list[tuple[str, str]] = [(("▌" if selected else " ") + gutter, "mark")]
         for place, cell in enumerate(cells):
             spans += [*(((" " * self.gap, "text"),) if place else ()), *cell]
         if selected and self._theme == ANSI:

@@ -52,7 +52,7 @@ class MarketTable(ArrangedTable):
     def changed(self) -> bool:
         return False
 
-    def mark_of(self, row: MarketRow, now: float) -> Hashable:
+    def look_of(self, row: MarketRow, now: float) -> Hashable:
         return row.offer.price, row.offer.as_of, row.age_days
 
     def cell(self, row: MarketRow, column: Column, cells: int, now: float) -> Line:
