@@ -20,7 +20,7 @@ from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
 from pricing.calendar import milliseconds
 from pricing.commitment_mix_owned import cloud_of, uncovered
 from pricing.demand import DemandKey
-from pricing.hardware import Gpu, gpu_of, wiring_of
+from pricing.gpu_speed import speed_of
 from pricing.instances import InstanceType
 from pricing.rate_card import Rate
 
@@ -149,7 +149,7 @@ def _targets(
         rate = case.card.on_demand(other)
         if rate is None or rate.estimated or (other[1:] == key[1:] and cloud_of(case, other) == cloud_of(case, key)):
             continue
-        work = _work(shape, other_shape)
+        work = speed_of(shape, other_shape)
         if work is None or not _fits(shape, other_shape):
             continue
         speed, source = work
@@ -164,38 +164,8 @@ def _targets(
 def same_work(case: Case, key: DemandKey, shape: InstanceType, other: DemandKey, other_shape: InstanceType) -> bool:
     """Another place with the same GPUs and a host that is not much smaller."""
     same_place = other[1:] == key[1:] and cloud_of(case, other) == cloud_of(case, key)
-    work = _work(shape, other_shape)
+    work = speed_of(shape, other_shape)
     return not same_place and work is not None and not work[1] and _fits(shape, other_shape)
-
-
-def _work(now: InstanceType, other: InstanceType) -> tuple[Fraction, str] | None:
-    """(speed, where it comes from): 1 and no source for the same GPUs; None where it is not known."""
-    if (now.gpu_model, now.gpu_memory_bytes) == (other.gpu_model, other.gpu_memory_bytes) and now.gpu_memory_bytes:
-        return Fraction(1), ""
-    if now.gpu_model == other.gpu_model or not now.gpu_memory_bytes or (other.gpu_memory_bytes or 0) < now.gpu_memory_bytes:
-        return None
-    if isinstance(now.gpu_count, Fraction) and now.gpu_count < 1:
-        return None
-    one, two = gpu_of(now, wiring_of(now).form), gpu_of(other, wiring_of(other).form)
-    if one is None or two is None or one.runtime != two.runtime:
-        return None
-    ratios = {name: ratio for name, ratio in (("fp16", _ratio(one, two, "fp16")), ("memory", _memory(one, two))) if ratio}
-    if len(ratios) < 2:
-        return None
-    least = min(ratios.values())
-    return Fraction(least).limit_denominator(
-        1000
-    ), f"peak figures: {ratios['fp16']:.2f} x in fp16, {ratios['memory']:.2f} x in memory bandwidth; the lower counts"
-
-
-def _ratio(one: Gpu, two: Gpu, precision: str) -> float | None:
-    have, get = one.flops.get(precision) or one.flops.get("fp32"), two.flops.get(precision) or two.flops.get("fp32")
-    return get / have if have and get else None
-
-
-def _memory(one: Gpu, two: Gpu) -> float | None:
-    have, get = one.memory_bytes_per_second, two.memory_bytes_per_second
-    return get / have if have and get else None
 
 
 def _fits(now: InstanceType, other: InstanceType) -> bool:

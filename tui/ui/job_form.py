@@ -23,13 +23,18 @@ Draft = Mapping[str, str]
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field. `key` is that of the option of `rackrate run`; `side` 0: over the whole width, 1 left, 2 right."""
+    """One field. `key` is that of the option of `rackrate run`; `side` 0 and 3: over the whole width, 1 and 4
+    left, 2 and 5 right."""
 
     key: str
     label: str
     hint: str
     side: int
     switch: bool = False
+    more: bool = False
+    """Shown when it is asked for, or when something is in it."""
+    many: bool = False
+    """Several texts, as words of a shell."""
 
 
 FIELDS: tuple[Field, ...] = (
@@ -46,13 +51,22 @@ FIELDS: tuple[Field, ...] = (
     Field(key="project", label="project", hint="whom it is for", side=2),
     Field(key="interruptible", label="interruptible", hint="if others need it", side=2, switch=True),
     Field(key="shell", label="shell", hint="run by /bin/sh", side=2, switch=True),
+    Field(key="env", label="environment", hint="NAME=value OTHER='two words'", side=3, more=True, many=True),
+    Field(key="chdir", label="folder", hint="of the node, to run in", side=3, more=True),
+    Field(key="after", label="after", hint="ids of jobs that have to end well", side=3, more=True, many=True),
+    Field(key="priority", label="priority", hint="0, higher goes first", side=4, more=True),
+    Field(key="retries", label="retries", hint="0", side=4, more=True),
+    Field(key="deadline", label="deadline", hint="+6h, 18:00", side=4, more=True),
+    Field(key="stop_signal", label="soft signal", hint="TERM", side=5, more=True),
+    Field(key="grace", label="grace", hint="30s, to the kill", side=5, more=True),
+    Field(key="pids", label="processes", hint="at most", side=5, more=True),
 )
 LABELS = {field.key: field.label for field in FIELDS}
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _WORDS = (
     ("gpu_share", "share"), ("gpu_memory", "GPU memory|pinned"), ("gpus", "GPU"), ("memory", "memory"), ("cpus", "CPU"),
     ("time_limit", "time limit"), ("budget", "budget|dollar"), ("project", "project"), (COMMAND, "command|program|shell"),
-    ("name", "name"),
+    ("after", "wait for|no such job"), ("stop_signal", "signal"), ("name", "name"),
 )  # fmt: skip
 
 
@@ -70,12 +84,13 @@ def spec_of(draft: Draft) -> wire.JobSpec:
 
     wrong: dict[str, str] = {}
     words = _command(draft, wrong)
-    options = {field.key: _option(field, draft) for field in FIELDS if field.key not in (COMMAND, NODE)}
+    options = {field.key: _option(field, draft, wrong) for field in FIELDS if field.key not in (COMMAND, NODE)}
     for key, value in options.items():
         try:  # alone: what is wrong only together with others is told below
             jobspec.read({key: value}, ["true"])
         except WrongUsage as error:
-            if str(error).startswith((f"{_flag(key)} {value}", f"{_flag(key)}:")):
+            typed = "" if isinstance(value, list) else value
+            if str(error).startswith((f"{_flag(key)} {typed}", f"{_flag(key)}:")):
                 wrong[key] = _in_form_words(str(error), key)
     if wrong:
         raise Wrong(wrong)
@@ -85,9 +100,24 @@ def spec_of(draft: Draft) -> wire.JobSpec:
         raise Wrong({_field_of(str(error)): _in_form_words(str(error))}) from None
 
 
-def _option(field: Field, draft: Draft) -> str | bool | None:
+def _option(field: Field, draft: Draft, wrong: dict[str, str]) -> str | bool | list[str] | None:
     text = draft.get(field.key, "").strip()
+    if field.many and text:
+        try:
+            return shlex.split(text)
+        except ValueError as error:
+            wrong[field.key] = f"{str(error).capitalize()}: close the quotation."
+            return None
     return bool(text) if field.switch else text or None
+
+
+def command_line(draft: Draft) -> str:
+    """The same as a command of a shell, also of what is not right yet; only an open quotation is left out."""
+    from tui import job_command
+
+    wrong: dict[str, str] = {}
+    options = {field.key: _option(field, draft, wrong) for field in FIELDS if field.key != COMMAND}
+    return job_command.line(options, _command(draft, wrong))
 
 
 def _command(draft: Draft, wrong: dict[str, str]) -> list[str]:
