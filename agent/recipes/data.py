@@ -6,6 +6,7 @@ the worker that loads it, not on where the training was resumed. So nothing of i
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ class Source(Protocol):
     version: str
     """A path and hash, a DVC revision, or the seed: the same version is the same data."""
     held_out: int
+    block: int
+    """Neighbours that are read at once; 1: each sample by itself."""
+    mixed: int
+    """Blocks whose samples are mixed."""
 
     def __len__(self) -> int: ...
 
@@ -53,22 +58,51 @@ def generator(*numbers: int) -> torch.Generator:
 
 
 class Order:
-    """Numbers of the samples of each step: every epoch in an order of its own, batches running over its end."""
+    """Numbers of the samples of each step: every epoch in an order of its own, batches running over its end.
 
-    def __init__(self, samples: int, batch_size: int, seed: int) -> None:
+    Samples of which `block` neighbours are read at once are mixed within `mixed` blocks drawn together, so that a log is
+    read in long pieces; with blocks of one sample, or fewer blocks than that, they are mixed all together.
+    """
+
+    def __init__(self, samples: int, batch_size: int, seed: int, block: int = 1, mixed: int = 1) -> None:
         self._samples, self._batch, self._seed = samples, batch_size, seed
-        self._orders: dict[int, torch.Tensor] = {}
+        self._block, self._mixed = (block, mixed) if 1 < block * mixed < samples else (1, samples)
+        self._plans: dict[int, tuple[torch.Tensor, list[int]]] = {}
+        self._groups: dict[tuple[int, int], torch.Tensor] = {}
 
     def step(self, step: int) -> list[int]:
         """Of the whole batch; the first step is 1."""
         positions = range((step - 1) * self._batch, step * self._batch)
-        return [int(self._epoch(position // self._samples)[position % self._samples]) for position in positions]
+        return [self._number(*divmod(position, self._samples)) for position in positions]
 
-    def _epoch(self, epoch: int) -> torch.Tensor:
-        if epoch not in self._orders:
-            self._orders = {key: order for key, order in self._orders.items() if key == epoch - 1}
-            self._orders[epoch] = torch.randperm(self._samples, generator=generator(self._seed, epoch))
-        return self._orders[epoch]
+    def _number(self, epoch: int, place: int) -> int:
+        _, ends = self._plan(epoch)
+        group = bisect.bisect_right(ends, place)
+        return int(self._group(epoch, group)[place - (ends[group - 1] if group else 0)])
+
+    def _plan(self, epoch: int) -> tuple[torch.Tensor, list[int]]:
+        """The blocks in their order, and where each group of them ends."""
+        if epoch not in self._plans:
+            self._plans = {key: plan for key, plan in self._plans.items() if key == epoch - 1}
+            count = -(-self._samples // self._block)
+            one = self._block == 1
+            order = torch.arange(count) if one else torch.randperm(count, generator=generator(self._seed, epoch, 8))
+            sizes = torch.full((count,), self._block)
+            sizes[order == count - 1] = self._samples - (count - 1) * self._block
+            self._plans[epoch] = order, [int(part.sum()) for part in sizes.split(self._mixed)]
+            for group, size in enumerate(ends := self._plans[epoch][1]):
+                ends[group] = size + (ends[group - 1] if group else 0)
+        return self._plans[epoch]
+
+    def _group(self, epoch: int, group: int) -> torch.Tensor:
+        if (epoch, group) not in self._groups:
+            self._groups = dict(list(self._groups.items())[-1:])
+            blocks = self._plan(epoch)[0].split(self._mixed)[group]
+            numbers = (blocks[:, None] * self._block + torch.arange(self._block)).flatten()
+            numbers = numbers[numbers < self._samples]
+            seeds = (self._seed, epoch) if self._block == 1 else (self._seed, epoch, 9, group)
+            self._groups[epoch, group] = numbers[torch.randperm(len(numbers), generator=generator(*seeds))]
+        return self._groups[epoch, group]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ _P6 = re.compile(rb"P6\s+(?:#[^\n]*\n\s*)*(\d+)\s+(\d+)\s+255\s")
 class MadeImages:
     """Coloured stripes in noise: a class is a direction, a width and a colour, so that it can be learned and not by heart."""
 
+    block = mixed = 1
+
     def __init__(self, samples: int, held_out: int, classes: int, side: int, seed: int) -> None:
         self._samples, self.held_out, self._classes, self._side, self._seed = samples, held_out, classes, side, seed
         self.version = f"made:images samples={samples} classes={classes} side={side} seed={seed}"
@@ -60,6 +62,8 @@ class MadeImages:
 
 class ImageFolder:
     """FOLDER/CLASS/**/IMAGE. Raises `DataFault` where there is nothing to learn from."""
+
+    block = mixed = 1
 
     def __init__(self, folder: str, side: int, held_out: int) -> None:
         self._folder, self._side = Path(folder), side

@@ -25,6 +25,7 @@ NOISE = 0.05
 class MadeTexts:
     """Two languages: in each a token has one successor, and the first token tells which of the two is spoken."""
 
+    block = mixed = 1
     vocabulary: int
 
     def __init__(self, samples: int, held_out: int, vocabulary: int, context: int, seed: int) -> None:
@@ -53,6 +54,7 @@ class MadeTexts:
 class TextFolder:
     """FOLDER/**/TEXT. Raises `DataFault` where there is nothing to learn from."""
 
+    block = mixed = 1
     vocabulary = BYTES
 
     def __init__(self, folder: str, context: int, held_out: int) -> None:

@@ -81,7 +81,8 @@ class Trainer:
         self.saved = Checkpoints(folder, identity, settings.keep_checkpoints) if team.first else None
         self.step = self._resume()
         self.model: nn.Module = DistributedDataParallel(self.plain) if team.world > 1 else self.plain
-        self._order = Order(len(task.source), settings.batch_size, settings.seed)
+        source = task.source
+        self._order = Order(len(source), settings.batch_size, settings.seed, source.block, source.mixed)
         self._broken = BrokenFiles(task.source, settings.max_broken)
 
     # The whole of it
