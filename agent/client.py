@@ -34,6 +34,7 @@ from agent.client_errors import (
     reason,
 )
 from agent.client_jobs import JobCalls
+from agent.client_nodes import NodeCalls
 from agent.client_tls import fingerprint_of, peer_certificate, pinned_context, public_context, same_fingerprint
 from agent.transport import CONNECTIONS, KEEPALIVE_SECONDS, PlainTransport
 
@@ -79,7 +80,7 @@ _version_decoder = msgspec.json.Decoder(_Version)
 _KNOWN_EVENTS = frozenset({"node", "sample", "alert", "job", "notice"})
 
 
-class AgentClient(JobCalls):
+class AgentClient(JobCalls, NodeCalls):
     """One agent at `url`, which may have a path (`http://127.0.0.1:9500/nodes/a/`).
 
     `fingerprint` (`sha256:...` of the certificate) pins a TLS node: no authority is asked, the name is not checked.

@@ -201,6 +201,7 @@ class Node:
     def start(self) -> None:
         """Starts the sensors, takes over the jobs that run, and asks who this machine is; returns at once."""
         self._sampler.start()
+        self.agent.keep_orders(config.state_dir)
         self._workload.start()
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._resolve, args=(loop,), daemon=True, name="identity").start()
@@ -259,7 +260,7 @@ class Node:
 
     def _step(self, sequence: int) -> None:
         try:
-            if (info := self._current_info()) != self.agent.info:
+            if (info := self.agent.with_orders(self._current_info())) != self.agent.info:
                 self.agent.set_info(info)
             self.agent.step(self._sampler.sample(sequence))
         except Exception:  # one bad sample must not end the record of the next

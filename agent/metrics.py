@@ -147,17 +147,22 @@ def _inventory_families(info: wire.NodeInfo, node: str) -> Iterator[Metric]:
 
 def _alert_families(agent: NodeAgent, node: str) -> Iterator[Metric]:
     family = GaugeMetricFamily(
-        "rackrate_alert_active", "1 for each alert that holds.", labels=("node", "rule", "severity", "gpu_uuid", "alert")
+        "rackrate_alert_active", "1 for each alert that holds and is not paused.", labels=("node", "rule", "severity", "gpu_uuid", "alert")
+    )
+    paused = GaugeMetricFamily(
+        "rackrate_alert_paused", "1 for each alert that holds and is paused.", labels=("node", "rule", "severity", "gpu_uuid", "alert")
     )
     for alert in agent.active_alerts():
         labels = (node, _label(alert.rule), alert.severity, _label(alert.gpu or ""), _label(alert.key))
-        family.add_metric(labels, 1)
+        (family if alert.paused_until is None else paused).add_metric(labels, 1)
     yield family
 
 
 def _sensor_families(sample: wire.Sample, node: str) -> Iterator[Metric]:
     labels = ("node", "sensor")
     success = GaugeMetricFamily("rackrate_sensor_success", "1 if the source's last reading came off.", labels=labels)
+    yield paused
+    yield _gauge("rackrate_node_drained", "1 while the node starts no new job.", {"node": node}, float(agent.info.drain is not None))
     duration = GaugeMetricFamily("rackrate_sensor_duration_seconds", "How long its last reading took.", labels=labels)
     taken = GaugeMetricFamily("rackrate_sensor_timestamp_seconds", "When its reading in use was taken.", labels=labels)
     for sensor in {sensor.name: sensor for sensor in sample.sensors}.values():

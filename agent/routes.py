@@ -1,7 +1,7 @@
 """What the agent answers under each path, and the OpenAPI document of it, made from the wire's own structs.
 
 Invariant: every handler of this file only reads; each answer is a struct of `agent.wire`, and every error is a
-`wire.Problem`. What changes something is in `agent.routes_jobs`.
+`wire.Problem`. What changes something is in `agent.routes_jobs` and `agent.routes_nodes`.
 Litestar carries it: its schema states our structs exactly (decimals as strings, tags of events), a request costs some
 40 us, and it adds 11 MB to uvicorn's 25 MB, which leaves the agent inside its 60 MB.
 """
@@ -24,7 +24,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from litestar.params import Parameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from agent import metrics, routes_jobs, wire
+from agent import metrics, routes_jobs, routes_nodes, wire
 from agent.asked import FRAMEWORK_SCHEMA, NO_STORE, agent_of
 from agent.errors import AgentFault, IsolationFault, JobFault, MpsFault
 from agent.runtime import METER_REPORT, NodeAgent, Subscription
@@ -218,14 +218,14 @@ def _as_sse(lines: bytes) -> bytes:
 
 DESCRIBED: list[Any] = [
     Health, wire.Problem, wire.NodeInfo, wire.Sample, wire.History, wire.UsagePage, wire.AlertList, wire.Event,
-    wire.JobList, wire.JobPlan, wire.LogPage, wire.Uploaded, wire.MpsState,
+    wire.JobList, wire.JobPlan, wire.LogPage, wire.Uploaded, wire.MpsState, wire.AlertPauses,
 ]  # fmt: skip
 
 
 def describe(app: Litestar) -> dict[str, Any]:
     """The OpenAPI document, with the docstrings of the structs as descriptions."""
     document = app.openapi_schema.to_schema()
-    routes_jobs.describe_bodies(document)
+    routes_jobs.describe_bodies(document, routes_nodes.BODIES)
     _, described = msgspec.json.schema_components(DESCRIBED, ref_template="#/components/schemas/{name}")
     for name, component in document["components"]["schemas"].items():
         if text := described.get(name, {}).get("description"):
@@ -270,7 +270,7 @@ def methods_at(request: Request[Any, Any, Any]) -> list[str]:
 
 
 @route(
-    ["/v1/jobs", "/v1/jobs/{id:str}", "/v1/mps/{gpu:str}"], http_method=["OPTIONS"], include_in_schema=False, status_code=204
+    ["/v1/jobs", "/v1/jobs/{id:str}", "/v1/mps/{gpu:str}", *routes_nodes.PATHS], http_method=["OPTIONS"], include_in_schema=False, status_code=204
 )
 async def options(request: Request[Any, Any, Any]) -> Response[None]:
     return Response(None, status_code=204, headers={"allow": ", ".join(methods_at(request))})
@@ -302,6 +302,7 @@ def create_routes() -> Litestar:
             schema,
             options,
             *routes_jobs.HANDLERS,
+            *routes_nodes.HANDLERS,
         ],  # fmt: skip
         exception_handlers={HTTPException: _refused, AgentFault: _faulty, Exception: _broken},
         response_headers=[ResponseHeader(name="cache-control", value=NO_STORE, documentation_only=False)],

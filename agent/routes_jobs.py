@@ -62,7 +62,7 @@ BODIES: dict[tuple[str, str], type[msgspec.Struct]] = {
 """Path and method -> the struct that is sent: handlers read it themselves, so the framework does not know."""
 
 
-def _answers(*statuses: int) -> dict[int, ResponseSpec]:
+def answers(*statuses: int) -> dict[int, ResponseSpec]:
     texts = {
         400: "What is asked for cannot be done.",
         401: "No token, or a wrong one.",
@@ -79,7 +79,7 @@ def _answers(*statuses: int) -> dict[int, ResponseSpec]:
     }
 
 
-_BODY = (400, 404, 408, 409, 413, 415)
+BODY_STATUSES = (400, 404, 408, 409, 413, 415)
 
 
 def manager_of(request: Request[Any, Any, Any]) -> JobManager:
@@ -108,7 +108,7 @@ async def _done(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-@get("/v1/jobs", summary="Running jobs, the queue, then those that ended", responses=_answers(400), opt={"ranges": LIST_RANGES})
+@get("/v1/jobs", summary="Running jobs, the queue, then those that ended", responses=answers(400), opt={"ranges": LIST_RANGES})
 async def job_list(
     request: Request[Any, Any, Any],
     ended: Annotated[int, Parameter(ge=0, le=MOST_ENDED, description="At most so many that ended.")] = 200,
@@ -121,7 +121,7 @@ async def job_list(
 
 @post(
     "/v1/jobs", status_code=200, summary="Submit a job; with dry_run say what a start would do, and do nothing",
-    responses=_answers(*_BODY), opt={"ranges": SUBMIT_RANGES}, request_max_body_size=None,
+    responses=answers(*BODY_STATUSES), opt={"ranges": SUBMIT_RANGES}, request_max_body_size=None,
 )  # fmt: skip
 async def job_submit(
     request: Request[Any, Any, Any],
@@ -138,14 +138,14 @@ async def job_submit(
     return await _done(manager.reserve(spec, actor) if reserve else manager.submit(spec, actor))
 
 
-@get("/v1/jobs/{id:str}", summary="One job", responses=_answers(400, 404, 409))
+@get("/v1/jobs/{id:str}", summary="One job", responses=answers(400, 404, 409))
 async def job_show(request: Request[Any, Any, Any], id: JobId) -> wire.Job:
     return manager_of(request).job(checked(id))
 
 
 @delete(
     "/v1/jobs/{id:str}", status_code=200, summary="Cancel a job: softly, or with force at once",
-    responses=_answers(400, 404, 409), opt={"ranges": CANCEL_RANGES},
+    responses=answers(400, 404, 409), opt={"ranges": CANCEL_RANGES},
 )  # fmt: skip
 async def job_cancel(
     request: Request[Any, Any, Any],
@@ -155,7 +155,7 @@ async def job_cancel(
     return await _done(manager_of(request).cancel(checked(id), actor_of(request), force=force))
 
 
-@post("/v1/jobs/{id:str}/signal", status_code=200, summary="Signal a job's first process once", responses=_answers(*_BODY))
+@post("/v1/jobs/{id:str}/signal", status_code=200, summary="Signal a job's first process once", responses=answers(*BODY_STATUSES))
 async def job_signal(request: Request[Any, Any, Any], id: JobId) -> wire.Job:
     body = await json_body(request, wire.JobSignal)
     return await _done(manager_of(request).signal(checked(id), body.signal, actor_of(request)))
@@ -165,14 +165,14 @@ async def job_signal(request: Request[Any, Any, Any], id: JobId) -> wire.Job:
     "/v1/jobs/{id:str}/start",
     status_code=200,
     summary="Start a reserved part of a run over several nodes",
-    responses=_answers(*_BODY),
+    responses=answers(*BODY_STATUSES),
 )
 async def job_start(request: Request[Any, Any, Any], id: JobId) -> wire.Job:
     body = await json_body(request, wire.GangStart)
     return await _done(manager_of(request).start_reserved(checked(id), body.endpoint, actor_of(request)))
 
 
-@get("/v1/jobs/{id:str}/log", summary="A piece of a job's log", responses=_answers(400, 404, 409), opt={"ranges": LOG_RANGES})
+@get("/v1/jobs/{id:str}/log", summary="A piece of a job's log", responses=answers(400, 404, 409), opt={"ranges": LOG_RANGES})
 async def job_log(
     request: Request[Any, Any, Any],
     id: JobId,
@@ -210,7 +210,7 @@ async def _gone(request: Request[Any, Any, Any]) -> None:
 
 @put(
     "/v1/uploads/{sha256:str}", summary="Send the files of a job ahead: a tar.gz and its SHA-256",
-    responses=_answers(400, 408, 409, 413, 415), request_max_body_size=None,
+    responses=answers(400, 408, 409, 413, 415), request_max_body_size=None,
 )  # fmt: skip
 async def upload(request: Request[Any, Any, Any], sha256: Sha256) -> wire.Uploaded:
     manager = manager_of(request)
@@ -233,12 +233,12 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
                 return
 
 
-@get("/v1/mps/{gpu:str}", summary="How a GPU is shared", responses=_answers(400, 404, 409))
+@get("/v1/mps/{gpu:str}", summary="How a GPU is shared", responses=answers(400, 404, 409))
 async def mps_show(request: Request[Any, Any, Any], gpu: GpuName) -> wire.MpsState:
     return await _done(manager_of(request).mps(gpu))
 
 
-@put("/v1/mps/{gpu:str}", summary="Set the defaults of a GPU's sharing", responses=_answers(*_BODY))
+@put("/v1/mps/{gpu:str}", summary="Set the defaults of a GPU's sharing", responses=answers(*BODY_STATUSES))
 async def mps_set(request: Request[Any, Any, Any], gpu: GpuName) -> wire.MpsState:
     setting = await json_body(request, wire.MpsSetting)
     return await _done(manager_of(request).mps_set(gpu, setting, actor_of(request)))
@@ -247,11 +247,12 @@ async def mps_set(request: Request[Any, Any, Any], gpu: GpuName) -> wire.MpsStat
 HANDLERS = [job_list, job_submit, job_show, job_cancel, job_signal, job_start, job_log, upload, mps_show, mps_set]
 
 
-def describe_bodies(document: dict[str, Any]) -> None:
-    """Adds what is sent to the OpenAPI document, from the structs themselves."""
+def describe_bodies(document: dict[str, Any], more: dict[tuple[str, str], type[msgspec.Struct]] = {}) -> None:
+    """Adds what is sent to the OpenAPI document, from the structs themselves; `more` is of other modules."""
     template = "#/components/schemas/{name}"
-    schemas, components = msgspec.json.schema_components(list(BODIES.values()), ref_template=template)
-    for (path, method), schema in zip(BODIES, schemas, strict=True):
+    bodies = {**BODIES, **more}
+    schemas, components = msgspec.json.schema_components(list(bodies.values()), ref_template=template)
+    for (path, method), schema in zip(bodies, schemas, strict=True):
         document["paths"][path][method]["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     for name, component in components.items():
         document["components"]["schemas"].setdefault(name, component)

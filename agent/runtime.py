@@ -14,11 +14,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from agent import wire
+from agent.alert_pauses import AlertPausing
+from agent.drain import NodeDrain
 from agent.errors import AgentFault
 from agent.security import OWNER, token_matches
 
@@ -145,6 +148,10 @@ class NodeAgent:
         self.notice: wire.Notice | None = None
         """The cloud's notice that is in force."""
         self._meter = meter
+        self.drain = NodeDrain()
+        self.pauses = AlertPausing()
+        self.record: Callable[[str, str | None, str, str, str], None] = lambda actor, peer, action, object, result: None
+        """Notes in the audit who ordered what; without jobs there is none."""
         self._alerts = alerts
         self._history = history
         self.closing = asyncio.Event()
@@ -176,7 +183,23 @@ class NodeAgent:
 
     def set_info(self, info: wire.NodeInfo) -> None:
         """New identity or inventory: from now on in rows, answers and streams."""
-        self.info = info
+    def keep_orders(self, folder: Path) -> None:
+        """What was ordered before holds, and what is ordered from now on is kept in this folder."""
+        self.drain, self.pauses = NodeDrain(folder), AlertPausing(folder)
+        self.orders_changed()
+
+    def with_orders(self, info: wire.NodeInfo) -> wire.NodeInfo:
+        """Identity and inventory, with what people ordered of the node."""
+        return msgspec.structs.replace(info, drain=self.drain.now, pauses=self.pauses.now)
+
+    def orders_changed(self) -> None:
+        """Tells everybody, and the queue, of a drain or a pause that came or went."""
+        if self.jobs is not None:
+            self.jobs.drain(self.drain.sentence)
+        if self.with_orders(self.info) != self.info:
+            self.set_info(self.info)
+
+        info = self.info = self.with_orders(info)
         self._node_line = wire.encode_event(wire.NodeEvent(node=info))
         for subscription in self._subscriptions:
             subscription.put_urgent(NODE, self._node_line)
@@ -196,6 +219,8 @@ class NodeAgent:
         if self.jobs is not None:
             self.jobs.step(sample, self.info)
         self._publish_alerts(self._alerts.evaluate(sample, sample.taken_at))
+        if self.pauses.expire():
+            self.orders_changed()
         self._publish_sample()
 
     def _observe(self, sample: wire.Sample) -> None:
@@ -215,7 +240,7 @@ class NodeAgent:
         print(f"usage: {error}" if error else "usage: is written again", file=sys.stderr, flush=True)
 
     def _publish_alerts(self, alerts: list[wire.Alert]) -> None:
-        for alert in alerts:
+        for alert in map(self.pauses.shown, alerts):
             self._publish(alert.key, wire.AlertEvent(alert=alert))
 
     def publish_job(self, job: wire.Job) -> None:
@@ -238,7 +263,7 @@ class NodeAgent:
 
     def _tell_all(self, subscription: Subscription) -> None:
         """What follows a node event: clients forget what they knew when they see one."""
-        for alert in self._alerts.active():
+        for alert in self.active_alerts():
             subscription.put_urgent(alert.key, wire.encode_event(wire.AlertEvent(alert=alert)))
         self._tell_jobs(subscription)
         if self.notice is not None:
@@ -292,10 +317,11 @@ class NodeAgent:
 
     def alert_list(self) -> wire.AlertList:
         """Active alerts first, then those that ended within the last hour."""
-        return wire.AlertList(node=self.info.node, alerts=(*self._alerts.active(), *self._alerts.recent()))
+        return wire.AlertList(node=self.info.node, alerts=(*self.active_alerts(), *self._alerts.recent()))
 
     def active_alerts(self) -> tuple[wire.Alert, ...]:
-        return tuple(self._alerts.active())
+        """Those that hold now; one that is paused says so."""
+        return tuple(map(self.pauses.shown, self._alerts.active()))
 
     def history_of(self, seconds: float) -> wire.History:
         return self._history.history(seconds)

@@ -167,6 +167,8 @@ def _version() -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
+    if state_dir is not None:
+        agent.keep_orders(state_dir / plan.name)
         return version("rackrate")
     except PackageNotFoundError:
         return None

@@ -30,14 +30,35 @@ class Workload:
         self._asks_cloud = config.node.metadata and config.simulate is None
         self._watch: NoticeWatch | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._state_dir = config.state_dir
         agent.jobs = self._jobs
         agent.further_problems = self._problems
+        if self._jobs is not None:
+            agent.record = self._jobs.record
+            agent.orders_changed()
+        else:
+            agent.record = self._note
 
     def _problems(self) -> list[str]:
         """What does not work of all this, for `/healthz`."""
         found = [self._agent.jobs_fault, self._jobs.problem if self._jobs is not None else None]
         found.append(self._watch.problem if self._watch is not None else None)
         return [text for text in found if text]
+
+    def _note(self, actor: str, peer: str | None, action: str, object: str, result: str) -> None:
+        """A line of the audit of a node that runs no jobs. One that cannot be written is said on stderr."""
+        from agent.jobs.audit import Audit
+
+        try:
+            folder = self._state_dir / "jobs"
+            folder.mkdir(mode=0o711, exist_ok=True)
+            audit = Audit.open(folder / "audit.jsonl")
+            try:
+                audit.write(actor, peer, action, object, result)
+            finally:
+                audit.close()
+        except (AgentFault, OSError) as fault:
+            print(f"rackrate-agent: the audit cannot be written: {fault}", file=sys.stderr, flush=True)
 
     def start(self) -> None:
         """Takes over the jobs that run already, before the first sample."""

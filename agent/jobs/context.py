@@ -60,6 +60,8 @@ class Context:
         self.ids = IdSource()
         self.rng = random.Random()
         self.problems: dict[str, str] = {}
+        self.drained: str | None = None
+        """Why nothing starts here: somebody drained the node."""
         try:
             _make(config.state_dir, self.folder)
             self.uploads = Uploads(self.folder / "uploads", self.jobs.max_upload_bytes)

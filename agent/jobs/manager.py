@@ -228,6 +228,8 @@ class JobManager:
 
     def start_reserved(self, id: str, endpoint: str, actor: Actor) -> wire.Job:
         self._own(id, actor)
+        if self._context.drained:
+            raise JobConflict(f"job {id} does not start: {self._context.drained}")
         return self._shown(self._desk.start_reserved(id, endpoint, actor), detail=True)
 
     def plan(self, spec: wire.JobSpec, actor: Actor) -> wire.JobPlan:
@@ -337,6 +339,18 @@ class JobManager:
         state = await self._sharing.set(gpu, setting)
         self._context.record(actor.name, actor.peer, "mps", gpu, "set")
         return state
+
+    def drain(self, sentence: str | None) -> None:
+        """With a sentence no job starts any more, and those that wait say it; with None they start again."""
+        if sentence != self._context.drained and not self._closed:
+            self._context.drained = sentence
+            if self._recovering is not None:
+                self._queue.kick()
+
+    def record(self, actor: str, peer: str | None, action: str, object: str, result: str) -> None:
+        """A line of the audit about the node itself."""
+        if not self._closed:
+            self._context.record(actor, peer, action, object, result)
 
     def notice(self, notice: wire.Notice) -> None:
         """The cloud told something: interruptible jobs are stopped in time and queued again, and nothing starts."""

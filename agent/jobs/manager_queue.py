@@ -86,7 +86,7 @@ class Queue:
             foreign=self._stranger,
             drained=self._drains.gpus(),
             mps=self._sharing.refusal,
-            closed=self.stopper.closed(),
+            closed=self._context.drained or self.stopper.closed(),
         )
 
     def _stranger(self, gpu: wire.Gpu) -> str | None:

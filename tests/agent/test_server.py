@@ -25,6 +25,7 @@ JOB_ROUTES = (
     "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/signal", "/v1/jobs/{id}/start", "/v1/jobs/{id}/log", "/v1/uploads/{sha256}",
     "/v1/mps/{gpu}",
 )  # fmt: skip
+NODE_ROUTES = ("/v1/drain", "/v1/alerts/pauses", "/v1/alerts/pauses/{id}")
 
 
 @contextlib.asynccontextmanager
@@ -115,7 +116,7 @@ async def test_wrong_paths_and_methods_are_problems() -> None:
 async def test_nothing_but_health_is_answered_without_a_token() -> None:
     wrong = ({}, {"authorization": f"Bearer {TOKEN}x"}, {"authorization": f"Basic {TOKEN}"}, {"authorization": TOKEN})
     async with serving(node_agent(), failures_a_minute=1000) as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
-        for path in (*ROUTES[1:], "/nope", "/"):
+        for path in (*ROUTES[1:], *NODE_ROUTES, "/nope", "/"):
             for headers in wrong:
                 for method in ("GET", "POST", "OPTIONS", "DELETE"):
                     response = await client.request(method, path, headers=headers)
@@ -247,7 +248,7 @@ async def test_the_schema_describes_every_route_and_the_wires_structs() -> None:
     async with serving(node_agent()) as url, client_of(url) as client:
         schema = (await client.get("/schema")).json()
     assert schema["openapi"].startswith("3.1")
-    assert sorted(schema["paths"]) == sorted(ROUTES + JOB_ROUTES)
+    assert sorted(schema["paths"]) == sorted(ROUTES + JOB_ROUTES + NODE_ROUTES)
     structs = schema["components"]["schemas"]
     assert {"NodeInfo", "Sample", "UsagePage", "UsageRow", "AlertList", "History", "Problem", "SampleEvent"} <= set(structs)
     assert structs["UsageRow"]["properties"]["share"]["type"] == "string"

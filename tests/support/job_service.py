@@ -47,6 +47,10 @@ class JobService:
         self._numbers = itertools.count(1)
         self._grew = asyncio.Event()
 
+    def drain(self, sentence: str | None) -> None:
+        """As the manager: with a sentence nothing starts."""
+        self.taken = sentence
+
     # -- what a test says
 
     def write(self, job: str, text: bytes) -> None:
