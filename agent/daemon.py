@@ -196,12 +196,12 @@ class Node:
             token,
         )
         self.agent.token_check = Tokens(config.state_dir).match
+        self.agent.keep_orders(config.state_dir)
         self._workload = Workload(config, self._identity.name, self.agent, meter)
 
     def start(self) -> None:
         """Starts the sensors, takes over the jobs that run, and asks who this machine is; returns at once."""
         self._sampler.start()
-        self.agent.keep_orders(config.state_dir)
         self._workload.start()
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._resolve, args=(loop,), daemon=True, name="identity").start()

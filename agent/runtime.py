@@ -147,11 +147,11 @@ class NodeAgent:
         """Sentences about what else does not work."""
         self.notice: wire.Notice | None = None
         """The cloud's notice that is in force."""
-        self._meter = meter
         self.drain = NodeDrain()
         self.pauses = AlertPausing()
         self.record: Callable[[str, str | None, str, str, str], None] = lambda actor, peer, action, object, result: None
         """Notes in the audit who ordered what; without jobs there is none."""
+        self._meter = meter
         self._alerts = alerts
         self._history = history
         self.closing = asyncio.Event()
@@ -181,8 +181,6 @@ class NodeAgent:
             return None
         return (datetime.now(timezone.utc) - self.sample.taken_at).total_seconds()
 
-    def set_info(self, info: wire.NodeInfo) -> None:
-        """New identity or inventory: from now on in rows, answers and streams."""
     def keep_orders(self, folder: Path) -> None:
         """What was ordered before holds, and what is ordered from now on is kept in this folder."""
         self.drain, self.pauses = NodeDrain(folder), AlertPausing(folder)
@@ -199,6 +197,8 @@ class NodeAgent:
         if self.with_orders(self.info) != self.info:
             self.set_info(self.info)
 
+    def set_info(self, info: wire.NodeInfo) -> None:
+        """New identity or inventory: from now on in rows, answers and streams."""
         info = self.info = self.with_orders(info)
         self._node_line = wire.encode_event(wire.NodeEvent(node=info))
         for subscription in self._subscriptions:
@@ -216,11 +216,11 @@ class NodeAgent:
         self.sample = sample
         self._sample_body = None
         self._history.add(sample)
+        if self.pauses.expire():
+            self.orders_changed()
         if self.jobs is not None:
             self.jobs.step(sample, self.info)
         self._publish_alerts(self._alerts.evaluate(sample, sample.taken_at))
-        if self.pauses.expire():
-            self.orders_changed()
         self._publish_sample()
 
     def _observe(self, sample: wire.Sample) -> None:
