@@ -37,6 +37,8 @@ POINTS = [
     )
     for side in ("before", "after")
 ]
+NODES = 4
+"""Each is killed at its part of the points, so that the parts may run beside each other."""
 SCRIPT = 'echo $$ >> "$1"; i=0; while [ $i -lt %d ]; do echo "line $i"; i=$((i+1)); sleep 0.04; done; exit $2' % LINES
 STUBBORN = 'echo $$ >> "$1"; trap "exit 9" TERM; while :; do sleep 0.05; done'
 
@@ -45,7 +47,7 @@ STUBBORN = 'echo $$ >> "$1"; trap "exit 9" TERM; while :; do sleep 0.05; done'
 def agent(tmp_path: Path) -> Iterator[JobAgent]:
     if os.geteuid() != 0 or compiler() is None:
         pytest.skip("needs root (cgroups, other users) and a C compiler (the stand-in NVML)")
-    agent = JobAgent(tmp_path / "agent", gpus=16)
+    agent = JobAgent(tmp_path / "agent", gpus=16, many_starts=True)
     yield agent
     agent.close()
 
@@ -95,10 +97,12 @@ def started(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_no_job_is_lost_or_started_twice_whenever_the_agent_is_killed(agent: JobAgent, tmp_path: Path) -> None:
+@pytest.mark.parametrize("node", range(NODES))
+def test_no_job_is_lost_or_started_twice_whenever_the_agent_is_killed(node: int, agent: JobAgent, tmp_path: Path) -> None:
     assert len(POINTS) >= 20
+    points = POINTS[node::NODES]
     agent.start().end()
-    for number, point in enumerate(POINTS):
+    for number, point in enumerate(points):
         a_round = Round(agent, tmp_path / f"round{number}")
         if point.split(":")[1].startswith("Lives.adopt"):
             agent.start()
@@ -113,15 +117,15 @@ def test_no_job_is_lost_or_started_twice_whenever_the_agent_is_killed(agent: Job
             agent.gone()
         agent.start()
         a_round.check()
-        if number < len(POINTS) - 1:
+        if number < len(points) - 1:
             wait_for(lambda: all(job["state"] == "ended" for job in agent.jobs()), 30, lambda: str(agent.jobs(0)))
             agent.kill()
     wait_for(lambda: all(job["state"] == "ended" for job in agent.jobs()), 30, lambda: str(agent.jobs(0)))
     wait_for(lambda: not agent.shims() and not agent.processes() and not agent.groups(), 10)
-    check_usage(agent)
+    check_usage(agent, len(points))
 
 
-def check_usage(agent: JobAgent) -> None:
+def check_usage(agent: JobAgent, rounds: int) -> None:
     """The rows of each GPU tile the time with shares of 1, and the jobs are their holders."""
     agent.end()
     agent.start()  # the orderly end wrote the open rows
@@ -137,4 +141,4 @@ def check_usage(agent: JobAgent) -> None:
         ordered = sorted(spans)
         assert [(before, after) for before, after in pairwise(ordered) if before[1] != after[0]] == []
     holders = Counter(row.get("job") for row in rows if row["kind"] == "held")
-    assert len(holders) > len(POINTS)
+    assert len(holders) > rounds

@@ -6,31 +6,51 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from agent import wire
 from pricing.ledger import Ledger
+from tests.support.job_agent import PRELOAD
+from tests.support.nursery import Nursery
 from tui.clients import client_factory
 from tui.config import NodeConfig, Paths
-from tui.local import end_agent, start_agent, wait_for_url
+from tui.local import end_agent, wait_for_url
 from tui.sync import sync
 
-KILLS = 50
-ROOT = Path(__file__).parents[2]
+SEEDS = range(20_261_130, 20_261_135)
+EXPLORE = bool(os.environ.get("RACKRATE_EXPLORE"))
+KILLS = 50 if EXPLORE else 10
+"""For each seed."""
+LONGEST = 5.0 if EXPLORE else 2.5
+"""Seconds that an agent lives at most: it writes a row each second."""
+
+
+class Nurseries(NamedTuple):
+    agents: Nursery
+    syncers: Nursery
+
+
+@pytest.fixture(scope="module")
+def nurseries() -> Iterator[Nurseries]:
+    made = Nurseries(Nursery("agent.cli", PRELOAD), Nursery("tests.support.sync_loop", ("agent.client", "httpx")))
+    yield made
+    for nursery in made:
+        nursery.close()
 
 
 class Agent:
     """A real agent process on 8 simulated H100s that writes rows of one second."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nursery: Nursery) -> None:
+        self.nursery = nursery
         self.state, self.log = folder / "state", folder / "agent.log"
         self.config = folder / "agent.toml"
         self.config.write_text('[node]\nname = "victim"\nmetadata = false\n[meter]\nrow_seconds = 1\n')
@@ -38,7 +58,8 @@ class Agent:
 
     def start(self) -> None:
         arguments = ["run", "--simulate", "8xH100", "--listen", "127.0.0.1:0", "--state-dir", str(self.state)]
-        self.process = start_agent([*arguments, "--config", str(self.config)], self.log)
+        with self.log.open("ab") as words:
+            self.process = self.nursery.start(*arguments, "--config", str(self.config), stderr=words)
         self.url = wait_for_url(self.process, self.log)
 
     def kill(self) -> None:
@@ -55,11 +76,8 @@ class Agent:
 class Syncer:
     """A client process that syncs without pause."""
 
-    def __init__(self, agent: Agent, ledger: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.sync_loop", agent.url, str(agent.state / "token"), str(ledger)],
-            cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
+    def __init__(self, nursery: Nursery, agent: Agent, ledger: Path) -> None:
+        self.process = nursery.start(agent.url, str(agent.state / "token"), str(ledger), stderr=sys.stderr.buffer)
         assert self.process.stdout and self.process.stdout.readline() == b"ready\n"
 
     def kill(self) -> None:
@@ -70,8 +88,8 @@ class Syncer:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    agent = Agent(tmp_path)
+def agent(tmp_path: Path, nurseries: Nurseries) -> Iterator[Agent]:
+    agent = Agent(tmp_path, nurseries.agents)
     yield agent
     end_agent(agent.process)
 
@@ -90,18 +108,21 @@ async def all_pages(node: NodeConfig) -> list[wire.UsagePage]:
     return pages
 
 
-def test_fifty_kills_of_agent_and_client_lose_no_row_and_double_none(agent: Agent, tmp_path: Path) -> None:
-    rng, ledger_file = random.Random(20_261_130), tmp_path / "ledger.db"
-    syncer = Syncer(agent, ledger_file)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kills_of_agent_and_client_lose_no_row_and_double_none(
+    seed: int, agent: Agent, nurseries: Nurseries, tmp_path: Path
+) -> None:
+    rng, ledger_file = random.Random(seed), tmp_path / "ledger.db"
+    syncer = Syncer(nurseries.syncers, agent, ledger_file)
     for kill in range(KILLS):
-        time.sleep(rng.uniform(0.0, 1.0) if kill % 2 else rng.uniform(0.0, 5.0))
+        time.sleep(rng.uniform(0.0, 1.0) if kill % 2 else rng.uniform(0.0, LONGEST))
         if kill % 2:
             syncer.kill()
         else:
             agent.kill()
             agent.start()
             syncer.kill()  # the new agent has a new port
-        syncer = Syncer(agent, ledger_file)
+        syncer = Syncer(nurseries.syncers, agent, ledger_file)
     time.sleep(2.5)
     syncer.kill()
     pages = asyncio.run(all_pages(agent.node))

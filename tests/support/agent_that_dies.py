@@ -10,7 +10,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -45,9 +45,13 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-if __name__ == "__main__":
-    if sys.argv[1] != "none":
-        die_at(sys.argv[1])
-    from agent.cli import main
+def main(arguments: Sequence[str]) -> int:
+    if arguments[0] != "none":
+        die_at(arguments[0])
+    from agent.cli import main as agent_main
 
-    sys.exit(main(sys.argv[2:]))
+    return agent_main(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

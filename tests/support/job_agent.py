@@ -14,17 +14,24 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx
 
 from agent.jobs.context import DEFAULT_PARENT, RUN, _mark
 from tests.support.fake_nvml.state import State
+from tests.support.nursery import Nursery
 from tests.support.nvml import FakeNvml, compiler
 from tui.local import end_agent, wait_for_url
 
 ROOT = Path(__file__).parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
+PRELOAD = (
+    "agent.daemon", "agent.jobs.manager", "agent.jobs.starter", "agent.jobs.context", "agent.interruption.watch",
+    "agent.sensors.nvml", "agent.sensors.processes", "agent.sensors.simulated",
+    "litestar.plugins.attrs", "litestar.middleware.allowed_hosts", "uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.off",
+)  # fmt: skip
+"""What an agent imports when it starts."""
 _PARENTS = iter(range(1, 10_000))
 
 
@@ -38,7 +45,7 @@ class JobAgent:
 
     def __init__(
         self, folder: Path, *, name: str = "box", gpus: int = 0, board: str = "T4", node: str = "metadata = false", extra: str = "",
-        jobs: str = "", environment: Mapping[str, str] = {},
+        jobs: str = "", environment: Mapping[str, str] = {}, many_starts: bool = False,
     ) -> None:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.state, self.log = folder, folder / "state", folder / "agent.log"
@@ -52,16 +59,15 @@ class JobAgent:
         )
         self.environment = environment
         self.process: subprocess.Popen[bytes] | None = None
+        self._many_starts = many_starts
+        self._nursery: Nursery | None = None
+        """Where the processes come from once there are many."""
 
     def start(self, die_at: str = "none", **environment: str) -> JobAgent:
         """Starts the process and waits until it serves (or has killed itself)."""
         arguments = ["run", "--listen", "127.0.0.1:0", "--state-dir", str(self.state), "--config", str(self.config)]
         with self.log.open("ab") as words:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.agent_that_dies", die_at, *arguments],
-                cwd=ROOT, env=self._environment({**self.environment, **environment}), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words,
-                start_new_session=True,
-            )  # fmt: skip
+            self.process = self._started([die_at, *arguments], {**self.environment, **environment}, words)
         try:
             self.url = wait_for_url(self.process, self.log)
         except Exception:
@@ -72,6 +78,16 @@ class JobAgent:
         self.http = httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {token}"}, timeout=20, trust_env=False)
         self._first_sample(die_at)
         return self
+
+    def _started(self, arguments: list[str], environment: dict[str, str], words: BinaryIO) -> subprocess.Popen[bytes]:
+        if self._many_starts and not environment:
+            self._nursery = self._nursery or Nursery("tests.support.agent_that_dies", PRELOAD, self._environment({}))
+            return self._nursery.start(*arguments, stderr=words)
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.support.agent_that_dies", *arguments],
+            cwd=ROOT, env=self._environment(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words,
+            start_new_session=True,
+        )  # fmt: skip
 
     def _first_sample(self, die_at: str) -> None:
         """Until then the node's GPUs are not known."""
@@ -163,6 +179,8 @@ class JobAgent:
     def close(self) -> None:
         """Ends everything, without asking the agent."""
         self.kill()
+        if self._nursery is not None:
+            self._nursery.close()
         self._kill_all()
         for top in self._tops():
             for path in sorted((path for path in top.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts)):

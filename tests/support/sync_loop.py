@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pricing.ledger import Ledger
@@ -12,7 +13,7 @@ from tui.config import NodeConfig, Paths
 from tui.sync import sync
 
 
-async def main(url: str, token_file: str, ledger_file: str) -> None:
+async def sync_for_ever(url: str, token_file: str, ledger_file: str) -> None:
     node = NodeConfig(name="victim", url=url, token_file=token_file)
     client_for = client_factory(Paths(config_file=Path("/config.toml"), data_dir=Path("/")))
     with Ledger.open(ledger_file) as ledger:
@@ -22,5 +23,9 @@ async def main(url: str, token_file: str, ledger_file: str) -> None:
             await asyncio.sleep(0.02)
 
 
+def main(arguments: Sequence[str]) -> None:
+    asyncio.run(sync_for_ever(*arguments))
+
+
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    main(sys.argv[1:])
