@@ -156,13 +156,13 @@ def _alert_families(agent: NodeAgent, node: str) -> Iterator[Metric]:
         labels = (node, _label(alert.rule), alert.severity, _label(alert.gpu or ""), _label(alert.key))
         (family if alert.paused_until is None else paused).add_metric(labels, 1)
     yield family
+    yield paused
+    yield _gauge("rackrate_node_drained", "1 while the node starts no new job.", {"node": node}, float(agent.info.drain is not None))
 
 
 def _sensor_families(sample: wire.Sample, node: str) -> Iterator[Metric]:
     labels = ("node", "sensor")
     success = GaugeMetricFamily("rackrate_sensor_success", "1 if the source's last reading came off.", labels=labels)
-    yield paused
-    yield _gauge("rackrate_node_drained", "1 while the node starts no new job.", {"node": node}, float(agent.info.drain is not None))
     duration = GaugeMetricFamily("rackrate_sensor_duration_seconds", "How long its last reading took.", labels=labels)
     taken = GaugeMetricFamily("rackrate_sensor_timestamp_seconds", "When its reading in use was taken.", labels=labels)
     for sensor in {sensor.name: sensor for sensor in sample.sensors}.values():

@@ -154,6 +154,8 @@ def _build_node(
     alerts = AlertEngine(plan.name, Thresholds(), plan.usd_per_hour)
     history = HistoryRing(plan.name) if fleet <= SMALL_FLEET else HistoryRing(plan.name, fine_seconds=300, coarse_hours=0)
     agent = NodeAgent(model.node_info(started_at, _version()), meter, alerts, history, token)
+    if state_dir is not None:
+        agent.keep_orders(state_dir / plan.name)
     return SimulatedNode(model, agent, meter, alerts, history)
 
 
@@ -167,8 +169,6 @@ def _version() -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-    if state_dir is not None:
-        agent.keep_orders(state_dir / plan.name)
         return version("rackrate")
     except PackageNotFoundError:
         return None
