@@ -25,7 +25,8 @@ from tests.support.screens import line_with, press, running, text
 from tui.costs_view import COMMITMENTS, IDLE, Day, Days, groupings_left, month_of, read_days, read_groups
 from tui.format import usd
 from tui.money_files import MoneyFiles
-from tui.ui.app import CostsRead, RackrateApp
+from tui.ui.app import RackrateApp
+from tui.ui.background import CostsRead
 from tui.ui.glyphs import to_ascii
 from tui.ui.lines import width
 from tui.ui.panes.costs import chart, month_lines

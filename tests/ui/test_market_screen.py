@@ -18,7 +18,8 @@ from tui.money_files import MoneyFiles
 from tui.offers import select_offers
 from tui.query import parse
 from tui.query_rows import OFFER_WORDS
-from tui.ui.app import CatalogRead, RackrateApp
+from tui.ui.app import RackrateApp
+from tui.ui.background import CatalogRead
 from tui.ui.glyphs import to_ascii
 from tui.ui.screens.market import MarketScreen, PriceScreen
 from tui.ui.theme import ANSI, DARK, LIGHT

@@ -1,19 +1,29 @@
-"""Which screens are opened, and how: by a key, by the palette, by a click.
+"""Which screens are opened, and how: by a key, by the palette, by a click; and the way back and forward.
 
-Invariant: modules of screens are imported when they are opened, never at the start.
+Invariant: modules of screens are imported when they are opened, never at the start; a screen stands once on the stack, and
+the stack is never deeper than `MOST_DEEP`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import ModalScreen
 
 from tui.ui import actions
-from tui.ui.money_screens import MoneyScreens
+from tui.ui.money_screens import SCREENS, MoneyScreens
+from tui.ui.places import Kept, Path, Place, Trail
 from tui.ui.screens.base import RackrateScreen
 
 if TYPE_CHECKING:
     from tui.fleet import Fleet
     from tui.ui.asking import Asking
+
+MOST_DEEP = 9
+"""Screens on the stack. Beyond it the way begins anew at the fleet; back still goes the whole way."""
+MOST_STATES = 200
 
 
 class Navigation(MoneyScreens):
@@ -21,6 +31,148 @@ class Navigation(MoneyScreens):
 
     fleet: Fleet
     asking: Asking
+    _moving = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.trail = Trail()
+        self._states: dict[Place, Kept] = {}
+        self._of_kind: dict[str, dict[str, Any]] = {}
+
+    # -- the way ------------------------------------------------------------------------------------------------------
+
+    def push_screen(self, screen: Any, *arguments: Any, **options: Any) -> Any:
+        """Textual's, and the way is noted."""
+        if isinstance(screen, ModalScreen):
+            return super().push_screen(screen, *arguments, **options)
+        self._depart()
+        waits = super().push_screen(screen, *arguments, **options)
+        self._arrive()
+        return waits
+
+    def pop_screen(self) -> Any:
+        """Textual's, and the way is noted."""
+        screen = self.screen
+        if isinstance(screen, ModalScreen):
+            return super().pop_screen()
+        self._depart()
+        if isinstance(screen, RackrateScreen):
+            self._remember(screen)
+        waits = super().pop_screen()
+        self._arrive()
+        return waits
+
+    def path(self) -> Path:
+        """From the fleet to the screen on top, as far as it can be opened again."""
+        found = [screen.place for screen in self.screen_stack if isinstance(screen, RackrateScreen)]
+        return tuple(place for place in found if place is not None)
+
+    def crumbs(self, upto: RackrateScreen) -> list[str]:
+        """Names of the screens from the fleet to this one."""
+        names = []
+        for screen in self.screen_stack:
+            if isinstance(screen, RackrateScreen):
+                names.append(screen.crumb())
+            if screen is upto:
+                break
+        return names
+
+    def _depart(self) -> None:
+        if not self._moving:
+            self.trail.amend(self.path()) if len(self.trail) else self.trail.here(self.path())
+
+    def _arrive(self) -> None:
+        if not self._moving:
+            self.trail.here(self.path())
+
+    @contextmanager
+    def _one_step(self) -> Iterator[None]:
+        """Several screens are left or opened as one step of the way."""
+        self._depart()
+        before, self._moving = self._moving, True
+        try:
+            yield
+        finally:
+            self._moving = before
+
+    def go_up_to(self, place: int) -> None:
+        """Leaves the screens above the one at `place` of the stack."""
+        with self._one_step():
+            while len(self.screen_stack) > place + 1:
+                self.pop_screen()
+        self._arrive()
+
+    def action_travel(self, step: int) -> None:
+        """To the screen of before (-1), or forward again (1)."""
+        if isinstance(self.screen, RackrateScreen) and self.screen.place is None and step < 0:
+            self.pop_screen()
+            return
+        self._depart()
+        path = self.trail.step(step)
+        if path is None:
+            self._say("This is where the way begins." if step < 0 else "There is nothing further on.")
+            return
+        with self._one_step():
+            self._follow(path)
+            self.trail.amend(self.path())
+
+    def _say(self, text: str) -> None:
+        if isinstance(self.screen, RackrateScreen):
+            self.screen.note(text, "dim")
+
+    def _follow(self, path: Path) -> None:
+        """Leaves what is not on the path, and opens the rest of it."""
+        same = 0
+        places = [screen.place for screen in self.screen_stack if isinstance(screen, RackrateScreen)]
+        while same < min(len(path), len(places)) and path[same] == places[same]:
+            same += 1
+        while len(self.screen_stack) > max(1, same):
+            self.pop_screen()
+        for place in path[max(1, same) :]:
+            self.open_place(place)
+
+    def open_place(self, place: Place) -> None:
+        """Opens what stands there; nothing where it is gone (a node that is not configured any more)."""
+        match place:
+            case Place("node", (name,)):
+                self.open_node(name)
+            case Place("job", (name, ident)):
+                self.open_job(name, ident)
+            case Place("gpu", (name, uuid)):
+                self.open_gpu(name, uuid)
+            case Place("submit"):
+                self.action_submit()
+            case Place(kind, of) if kind in SCREENS:
+                self.open_kept(kind, *of)
+
+    def go(self, place: Place, make: Callable[[], RackrateScreen]) -> None:
+        """Opens a screen that is not kept, as it was left; one that is open already is gone back to."""
+        for index, screen in enumerate(self.screen_stack):
+            if isinstance(screen, RackrateScreen) and screen.place == place:
+                self.go_up_to(index)
+                return
+        if len(self.screen_stack) >= MOST_DEEP:
+            with self._one_step():
+                self._follow(self.path()[:1])
+        screen, kept = make(), self._states.get(place)
+        for name, value in self._of_kind.get(place.kind, {}).items():
+            setattr(screen, name, value)
+        self.push_screen(screen)
+        if kept is not None:
+            screen.call_after_refresh(screen.come_back, kept)
+
+    def _remember(self, screen: RackrateScreen) -> None:
+        place = screen.place
+        if place is None or screen.opened_as is not None or not screen.is_mounted:
+            return
+        kept = screen.left()
+        self._of_kind[place.kind] = kept.fields
+        self._states.pop(place, None)
+        self._states[place] = kept
+        if len(self._states) > MOST_STATES:
+            del self._states[next(iter(self._states))]
+
+    # -- the screens --------------------------------------------------------------------------------------------------
 
     def entered_node(self, name: str) -> None:
         """The node is looked at: its plots should not be empty."""
@@ -32,30 +184,34 @@ class Navigation(MoneyScreens):
 
         if name in self.fleet:
             self.entered_node(name)
-            self.push_screen(NodeScreen(name))
+            self.go(Place("node", (name,)), lambda: NodeScreen(name))
 
     def open_job(self, name: str, ident: str) -> None:
         """Shows one job of a node."""
         from tui.ui.screens.job import JobScreen
 
         if name in self.fleet:
-            self.push_screen(JobScreen(name, ident))
+            self.go(Place("job", (name, ident)), lambda: JobScreen(name, ident))
+
+    def open_gpu(self, name: str, uuid: str) -> None:
+        """Shows one GPU of a node."""
+        self.open_node(name)
 
     def action_jobs(self, query: str = "") -> None:
         """The jobs of the fleet, or of the node that is looked at."""
-        from tui.ui.screens.jobs import JobsScreen
-
-        self.push_screen(JobsScreen(query))
+        self.asking.job_lists(view.name for view in self.fleet)
+        self.open_kept("jobs", *((query,) if query else ()))
 
     def action_submit(self, node: str = "") -> None:
         from tui.ui.screens.submit import SubmitScreen
 
-        self.push_screen(SubmitScreen(node))
+        self.go(Place("submit"), lambda: SubmitScreen(node))
 
     def action_alerts(self) -> None:
-        from tui.ui.screens.alerts import AlertsScreen
+        self.open_kept("alerts")
 
-        self.push_screen(AlertsScreen())
+    def action_events(self) -> None:
+        self.open_kept("events")
 
     def action_help(self) -> None:
         from tui.ui.screens.help import HelpScreen

@@ -13,9 +13,13 @@ from textual.app import ScreenStackError
 from textual.binding import BindingsMap
 from textual.css.query import NoMatches
 from textual.screen import Screen
+from textual.scroll_view import ScrollView
 
+from tui.format import clean
 from tui.ui import actions
 from tui.ui.actions import Scope
+from tui.ui.places import Kept, Place
+from tui.ui.widgets.crumbs import Crumbs
 from tui.ui.widgets.header import Header, header_height
 from tui.ui.widgets.status import Footer, StatusLine
 
@@ -24,17 +28,65 @@ if TYPE_CHECKING:
 
 FOOTER_FROM_ROWS = 10
 STATUS_FROM_ROWS = 7
+CRUMBS_FROM_ROWS = 28
+"""Lower screens have no line to spare for the way that was gone; titles say where one is."""
+PASSING: tuple[Scope, ...] = ("help", "price", "card")
+"""Screens that are shown of another one: back and forward go to that one."""
+_OF = ("node", "ident", "uuid")
+"""Fields of a screen that say what it shows."""
 
 
 class RackrateScreen(Screen[None]):
     """Subclasses set `SCOPE`, compose their parts and say in `draw` what they show now."""
 
     SCOPE: ClassVar[Scope]
+    KEEPS: ClassVar[tuple[str, ...]] = ()
+    """Fields that the next screen of this kind begins with: which span is drawn, what is folded."""
     CSS = "RackrateScreen { background: $background; layout: vertical; }"
 
     def __init__(self) -> None:
         super().__init__()
+        self.opened_as: Place | None = None
+        """Where it was opened as what is kept and shown again; of the others `place` is worked out."""
         self._bind_anew()
+
+    def on_mount(self) -> None:
+        """Textual calls this beside that of the subclass."""
+        if self.SCOPE != "fleet":
+            self.mount(Crumbs(), before=0)
+
+    @property
+    def place(self) -> Place | None:
+        """By which it is found and opened again; None: only what it was opened from can be."""
+        if self.opened_as is not None or self.SCOPE in PASSING:
+            return self.opened_as
+        return Place(self.SCOPE, tuple(value for name in _OF if isinstance(value := getattr(self, name, None), str)))
+
+    def crumb(self) -> str:
+        """Its name in the way from the fleet to it."""
+        place = self.place
+        match place:
+            case Place("node", (name,)):
+                return clean(name)
+            case Place("job", (_, ident)):
+                return f"job {clean(ident)}"
+            case Place(kind, (*_, last)):
+                return clean(f"{kind} {last}")
+        return self.SCOPE
+
+    def left(self) -> Kept:
+        """What it looks like, to be opened so again."""
+        panes = {pane.id: pane.scroll_y for pane in self.query(ScrollView) if pane.id and pane.scroll_y}
+        focused = self.focused.id if self.focused is not None else None
+        return Kept(panes, focused, {name: getattr(self, name) for name in self.KEEPS})
+
+    def come_back(self, kept: Kept) -> None:
+        """Scrolls to where one was; `KEEPS` were set before it was drawn."""
+        for ident, at in kept.scrolled.items():
+            for pane in self.query(f"#{ident}").results(ScrollView):
+                pane.scroll_to(y=at, animate=False)
+        for pane in self.query(f"#{kept.focus}") if kept.focus else ():
+            pane.focus()
 
     def _bind_anew(self) -> None:
         """The keys that are in force now, instead of those of when the class was made."""
@@ -61,6 +113,9 @@ class RackrateScreen(Screen[None]):
     def redraw(self) -> None:
         """Shows the fleet as it is now. A screen that is being put together or taken down is left alone."""
         with suppress(NoMatches, ScreenStackError):
+            for crumbs in self.query(Crumbs):
+                if crumbs.display:
+                    crumbs.show_names(self.rackrate.crumbs(self))
             self.draw()
 
     def draw(self) -> None:
@@ -78,6 +133,8 @@ class RackrateScreen(Screen[None]):
     def fit_rows(self) -> None:
         """Gives header, status and footer the lines that a screen of this height can spare."""
         rows = self.app.size.height
+        for crumbs in self.query(Crumbs):
+            crumbs.display = rows >= CRUMBS_FROM_ROWS
         for header in self.query(Header):
             header.styles.height = header_height(rows)
             header.display = header_height(rows) > 0
