@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from agent import wire
     from pricing.weights import Weights
     from tui.config import NodeConfig
+    from tui.fleet import Fleet
     from tui.gang import Part
     from tui.job_nodes import Offer, Place
     from tui.jobspec import Wanted
+    from tui.quote import Quote
     from tui.workdir import Packed
 
 
@@ -138,6 +140,8 @@ class Submission:
         nodes: Sequence[NodeConfig],
     ) -> None:
         self.client_for = context.client_for
+        self._context = context
+        self._fleet: Fleet | None = None
         self._catalog = context.catalog
         self._terms_path = context.terms_path
         self._query = context.query
@@ -147,7 +151,7 @@ class Submission:
         self.nodes = nodes
 
     async def dry_run(self) -> ExitCode:
-        from tui import job_nodes
+        from tui import job_nodes, quote_text
         from tui.job_text import plan_lines, plan_record
 
         chosen, why = await self._choose()
@@ -155,15 +159,25 @@ class Submission:
         if self.wanted.nodes > 1:
             changes = {"gang": _gang(self.wanted, host_here=True)}
             chosen[:1] = await job_nodes.ask([chosen[0].place], self.wanted, self.client_for, **changes)
+        quoted = await self._quote(chosen[0]) if self.wanted.nodes == 1 else None
         if self._arguments.json:
             records = [plan_record(offer.place.node.name, _plan(offer)) for offer in chosen]
-            print_json(records if self.wanted.nodes > 1 else records[0])
+            print_json(records if self.wanted.nodes > 1 else {**records[0], "quote": quoted and quote_text.record(quoted)})
             return ExitCode.DONE
         for number, offer in enumerate(chosen):
             print("\n" * bool(number) + "\n".join(plan_lines(offer.place.node.name, _plan(offer))))
         if self._packed:
             print(f"{'sends':<15}sha256:{self._packed.sha256}, {fmt.size(self._packed.packed_bytes)}")
+        if quoted is not None:
+            print("\n" + "\n".join(quote_text.lines(quoted)))
         return ExitCode.DONE
+
+    async def _quote(self, offer: Offer) -> Quote | None:
+        """What it would cost, and what else there is."""
+        from tui.commands.run_quote import quote_of
+
+        assert self._fleet is not None
+        return await quote_of(self._context, self, self._fleet, offer, self._weights())
 
     async def submit(self) -> list[Part]:
         """The parts that were submitted: one, or one for each node."""
@@ -219,7 +233,7 @@ class Submission:
         from tui.fetch import failures, fetch
 
         await self._resolve_after()
-        fleet = await fetch(self.nodes, self.client_for, self._catalog())
+        self._fleet = fleet = await fetch(self.nodes, self.client_for, self._catalog())
         failed = failures(fleet)
         say_failures({} if quiet else {fmt.clean(name): error for name, error in failed.items()})
         if not quiet and failed and len(failed) == len(fleet):
