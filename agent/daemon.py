@@ -27,6 +27,8 @@ from agent.certificate import fingerprint
 from agent.config import AgentConfig, NodeConfig
 from agent.errors import AgentFault
 from agent.history import HistoryRing
+from agent.history_file import NAME as HISTORY_NAME
+from agent.history_file import SAVE_SECONDS, HistoryFile, load
 from agent.listener import Listener, bind, bind_unix
 from agent.meter import Meter
 from agent.private_files import write_private
@@ -188,11 +190,14 @@ class Node:
         meter = _open_meter(config, self._identity.name)
         self._meter: Meter | None = meter
         self._sampler = Sampler(self._identity.name, [host, self._gpus])
+        history = HistoryRing(self._identity.name)
+        load(config.state_dir / HISTORY_NAME, history)
+        self._history_file = HistoryFile(config.state_dir / HISTORY_NAME, history)
         self.agent = NodeAgent(
             self._current_info(),
             self._meter,
             AlertEngine(self._identity.name, config.thresholds or Thresholds(), config.node.usd_per_hour),
-            HistoryRing(self._identity.name),
+            history,
             token,
         )
         self.agent.token_check = Tokens(config.state_dir).match
@@ -245,6 +250,8 @@ class Node:
         while True:
             sequence += 1
             self._step(sequence)
+            if sequence % SAVE_SECONDS == 0:
+                self._history_file.save()
             due = next_due(due, loop.time())
             await asyncio.sleep(due - loop.time())
 
@@ -274,6 +281,7 @@ class Node:
                 meter.close()
             except AgentFault as fault:
                 _say(str(fault))
+            self._history_file.close()
 
     def close(self) -> None:
         """Closes the sensors as far as they answer: a driver that hangs is not waited for. Jobs run on."""

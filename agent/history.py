@@ -1,185 +1,99 @@
-"""The last readings of each GPU and of the host's CPU, for plots: fine for 15 minutes, coarser for a day.
+"""The last readings of each GPU and of the host's CPU, for plots: each second for 15 minutes, then ever coarser, for 7 days.
 
 Invariant: memory is bounded: rings of numbers in arrays, and a GPU that is not seen for a whole ring is forgotten.
-An unknown reading is kept as unknown; a coarse point is the mean of the known readings of its step.
+An unknown reading is kept as unknown; a coarse point is the mean of the known readings of its step, stamped with its start.
 """
 
 from __future__ import annotations
 
-import math
-from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from agent import wire
+from agent.history_level import ABSENT, UNKNOWN, Kept, Level, LevelSpec, Mean, Row, Values
 
-UNKNOWN = math.nan
-FIELDS = ("utilization_ratio", "memory_used_bytes", "power_watts", "temperature_celsius")
-_TYPECODES = ("f", "d", "f", "f")
+LEVELS = (LevelSpec(1, 900), LevelSpec(10, 360), LevelSpec(60, 1440), LevelSpec(600, 1008))
+"""15 minutes, an hour, a day, a week. About 74 kB a GPU when full: 3,708 points of 20 bytes."""
+FEW = (LevelSpec(1, 300),)
+"""Five minutes, 6 kB a GPU: for simulated fleets of hundreds of nodes in one process."""
 _CPU = ""
-
-Values = tuple[float, float, float, float]
-_ABSENT: Values = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 class HistoryRing:
-    """A node's past, filled by `add` once a second.
+    """A node's past, filled by `add` once a second. `levels` from fine to coarse."""
 
-    `fine_seconds` points at one a second, then `coarse_hours` of points `coarse_step_seconds` apart (0 hours: none).
-    About 47 kB a GPU when full, 18 kB without the coarse part.
-    """
-
-    def __init__(
-        self,
-        node: str | None = None,
-        *,
-        fine_seconds: int = 900,
-        coarse_step_seconds: int = 60,
-        coarse_hours: float = 24,
-    ) -> None:
+    def __init__(self, node: str | None = None, levels: Sequence[LevelSpec] = LEVELS) -> None:
         self._node = node
-        self._fine = _Level(fine_seconds)
-        self._coarse = _Level(max(1, int(coarse_hours * 3600 / coarse_step_seconds))) if coarse_hours else None
-        self._step = coarse_step_seconds
-        self._mean = _Mean()
+        self._levels = tuple(map(Level, levels))
+        self._means = [Mean() for _ in levels]
 
     def add(self, sample: wire.Sample) -> None:
         """Takes one sample. One that is not newer than the last (the clock stepped back) replaces what came after it."""
         self._node = sample.node
-        at = sample.taken_at.timestamp()
-        row = {gpu.uuid: _values(gpu) for gpu in sample.gpus}
-        cpu = sample.host.cpu_utilization_ratio if sample.host else None
-        row[_CPU] = (UNKNOWN if cpu is None else cpu, UNKNOWN, UNKNOWN, UNKNOWN)
-        self._fine.append(at, row)
-        self._add_coarse(at, row)
+        at, row = row_of(sample)
+        self._levels[0].append(at, row)
+        for place in range(1, len(self._levels)):
+            self._add_mean(place, at, row)
 
-    def _add_coarse(self, at: float, row: Mapping[str, Values]) -> None:
-        if self._coarse is None:
-            return
-        start = at - at % self._step
-        if self._mean.start is not None and self._mean.start != start:
-            self._coarse.append(self._mean.start, self._mean.row())
-            self._mean = _Mean()
-        self._mean.add(start, row)
+    def _add_mean(self, place: int, at: float, row: Mapping[str, Values]) -> None:
+        level, mean = self._levels[place], self._means[place]
+        start = at - at % level.spec.step_seconds
+        if mean.start is not None and mean.start != start:
+            level.append(mean.start, mean.row())
+            mean = self._means[place] = Mean()
+        mean.add(start, row)
+
+    def refill(self, step_seconds: int, rows: list[Row]) -> None:
+        """Puts rows that are known better before what the level of this step has; nothing where there is none."""
+        for level in self._levels:
+            if level.spec.step_seconds == step_seconds:
+                level.refill(rows)
 
     def history(self, seconds: float) -> wire.History:
-        """The last `seconds` before the newest sample: at one second a point as far as that reaches, else coarse."""
-        if seconds <= self._fine.capacity or self._coarse is None:
-            return self._render(self._fine, seconds - 0.5, 1.0, self._fine.newest)  # half a point of tolerance for jitter
-        newest = self._fine.newest
-        unfinished = None if self._mean.start is None else (self._mean.start, self._mean.row())
-        return self._render(self._coarse, seconds, float(self._step), newest, unfinished)
-
-    def _render(
-        self,
-        level: _Level,
-        seconds: float,
-        step: float,
-        newest: float | None,
-        unfinished: tuple[float, Mapping[str, Values]] | None = None,
-    ) -> wire.History:
+        """The last `seconds` before the newest sample, at the finest step that reaches so far."""
+        newest = self._levels[0].newest
+        place = next((n for n, level in enumerate(self._levels) if level.spec.reach_seconds >= seconds), len(self._levels) - 1)
+        level, mean = self._levels[place], self._means[place]
         if newest is None:
-            return wire.History(node=self._node or "", step_seconds=step)
-        rows = level.since(newest - seconds)
-        if unfinished is not None:
-            rows.append(unfinished)
+            return wire.History(node=self._node or "", step_seconds=float(level.spec.step_seconds))
+        # half a point of tolerance for jitter of samples
+        rows = level.since(newest - seconds + (0.5 if place == 0 else 0.0))
+        if mean.start is not None and (not rows or rows[-1][0] < mean.start):
+            rows.append((mean.start, mean.row()))
+        return self._render(rows, float(level.spec.step_seconds))
+
+    def _render(self, rows: list[Row], step: float) -> wire.History:
         stamped = [(datetime.fromtimestamp(at, timezone.utc), row) for at, row in rows]
         names = dict.fromkeys(name for _, row in stamped for name in row if name != _CPU)
         return wire.History(
             node=self._node or "",
             step_seconds=step,
-            gpus={name: tuple(_point(at, row.get(name, _ABSENT)) for at, row in stamped) for name in names},
-            cpu=tuple((at, _known(row.get(_CPU, _ABSENT)[0], 4)) for at, row in stamped),
+            gpus={name: tuple(_point(at, row.get(name, ABSENT)) for at, row in stamped) for name in names},
+            cpu=tuple((at, _known(row.get(_CPU, ABSENT)[0], 4)) for at, row in stamped),
         )
 
+    def kept(self) -> list[Kept]:
+        """All levels as bytes, for a file."""
+        return [level.kept() for level in self._levels]
 
-class _Level:
-    """A ring of rows: one time and four numbers a name, in arrays that grow up to `capacity` and then wrap."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._times = array("d")
-        self._columns: dict[str, tuple[array[float], ...]] = {}
-        self._seen: dict[str, float] = {}
-        self._first = 0
-        self._count = 0
-
-    @property
-    def newest(self) -> float | None:
-        return self._times[self._slot(self._count - 1)] if self._count else None
-
-    def _slot(self, position: int) -> int:
-        return (self._first + position) % self.capacity
-
-    def append(self, at: float, row: Mapping[str, Values]) -> None:
-        while self._count and self._times[self._slot(self._count - 1)] >= at:
-            self._count -= 1
-        if self._count == self.capacity:
-            self._forget(self._times[self._first])
-            self._first = self._slot(1)
-            self._count -= 1
-        slot = self._slot(self._count)
-        self._store(slot, at, row)
-        self._count += 1
-
-    def _store(self, slot: int, at: float, row: Mapping[str, Values]) -> None:
-        _put(self._times, slot, at)
-        for name in row:
-            if name not in self._columns:
-                self._columns[name] = tuple(array(code, [UNKNOWN] * slot) for code in _TYPECODES)
-            self._seen[name] = at
-        for name, columns in self._columns.items():
-            for column, value in zip(columns, row.get(name, _ABSENT), strict=True):
-                _put(column, slot, value)
-
-    def _forget(self, oldest: float) -> None:
-        for name in [name for name, at in self._seen.items() if at <= oldest]:
-            del self._columns[name], self._seen[name]
-
-    def since(self, at: float) -> list[tuple[float, Mapping[str, Values]]]:
-        slots = [self._slot(position) for position in range(self._count)]
-        return [(self._times[slot], self._row(slot)) for slot in slots if self._times[slot] > at]
-
-    def _row(self, slot: int) -> dict[str, Values]:
-        return {
-            name: (columns[0][slot], columns[1][slot], columns[2][slot], columns[3][slot])
-            for name, columns in self._columns.items()
-        }
+    def restore(self, kept: Sequence[Kept]) -> None:
+        """What an agent of before kept, level by level. ValueError where the bytes are none of ours: nothing is taken then."""
+        found = []
+        for spec in (level.spec for level in self._levels):
+            level = Level(spec)
+            for one in kept:
+                if one.step_seconds == spec.step_seconds:
+                    level.restore(one)
+            found.append(level)
+        self._levels = tuple(found)
 
 
-class _Mean:
-    """Sums of one coarse step, per name and field, over the readings that are known."""
-
-    def __init__(self) -> None:
-        self.start: float | None = None
-        self._sums: dict[str, list[float]] = {}
-        self._counts: dict[str, list[int]] = {}
-
-    def add(self, start: float, row: Mapping[str, Values]) -> None:
-        self.start = start
-        for name, values in row.items():
-            sums = self._sums.setdefault(name, [0.0] * 4)
-            counts = self._counts.setdefault(name, [0] * 4)
-            for place, value in enumerate(values):
-                if value == value:
-                    sums[place] += value
-                    counts[place] += 1
-
-    def row(self) -> dict[str, Values]:
-        return {name: self._means(name) for name in self._sums}
-
-    def _means(self, name: str) -> Values:
-        pairs = zip(self._sums[name], self._counts[name], strict=True)
-        first, second, third, fourth = (total / count if count else UNKNOWN for total, count in pairs)
-        return first, second, third, fourth
-
-
-def _put(column: array[float], slot: int, value: float) -> None:
-    if slot < len(column):
-        column[slot] = value
-    else:
-        column.extend([UNKNOWN] * (slot - len(column)))
-        column.append(value)
+def row_of(sample: wire.Sample) -> Row:
+    """When, and the readings of each GPU by uuid; the host's CPU under the empty name."""
+    row = {gpu.uuid: _values(gpu) for gpu in sample.gpus}
+    cpu = sample.host.cpu_utilization_ratio if sample.host else None
+    row[_CPU] = (UNKNOWN if cpu is None else cpu, UNKNOWN, UNKNOWN, UNKNOWN)
+    return sample.taken_at.timestamp(), row
 
 
 def _values(gpu: wire.Gpu) -> Values:

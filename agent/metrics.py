@@ -52,6 +52,11 @@ _GPU_GAUGES = (
     ("pcie_width", "PCIe lanes of the link now."),
     ("encoder_utilization_ratio", "Use of the video encoder, 0 to 1."),
     ("decoder_utilization_ratio", "Use of the video decoder, 0 to 1."),
+    ("pcie_receive_bytes_per_second", "Bytes received over PCIe per second, measured over 20 ms about every ten seconds."),
+    ("pcie_transmit_bytes_per_second", "Bytes sent over PCIe per second, measured over 20 ms about every ten seconds."),
+    ("nvlinks", "NVLinks that the GPU has."),
+    ("nvlink_receive_bytes_per_second", "Payload received over all NVLinks per second."),
+    ("nvlink_transmit_bytes_per_second", "Payload sent over all NVLinks per second."),
 )
 _GPU_COUNTERS = (
     ("energy_joules_total", "Energy used since the driver was loaded."),
@@ -183,6 +188,7 @@ def _gpu_families(sample: wire.Sample, node: str) -> Iterator[Metric]:
     yield _xids(gpus)
     yield _states(gpus)
     yield _throttling(gpus)
+    yield _links_down(gpus)
     yield _support(gpus)
     yield _holders(gpus)
 
@@ -216,6 +222,13 @@ def _throttling(gpus: _Labelled) -> Metric:
             continue
         for reason in wire.THROTTLE_REASONS.values():
             family.add_metric((*labels, reason), float(reason in gpu.throttle_reasons))
+    return family
+
+
+def _links_down(gpus: _Labelled) -> Metric:
+    family = GaugeMetricFamily("rackrate_gpu_nvlinks_down", "NVLinks that are not active.", labels=_GPU_LABELS)
+    for labels, gpu in gpus:
+        _add(family, labels, None if gpu.nvlinks is None else len(gpu.nvlinks_down))
     return family
 
 

@@ -24,6 +24,8 @@ from agent.alert_pauses import AlertPausing
 from agent.drain import NodeDrain
 from agent.errors import AgentFault
 from agent.security import OWNER, token_matches
+from agent.stream_form import StreamForm
+from agent.throttling import Throttling
 
 if TYPE_CHECKING:
     from agent.alerts import AlertEngine
@@ -154,6 +156,8 @@ class NodeAgent:
         self._meter = meter
         self._alerts = alerts
         self._history = history
+        self._throttling = Throttling()
+        self._form = StreamForm()
         self.closing = asyncio.Event()
         """Set when the agent ends: whoever holds a request open answers it now."""
         self._subscriptions: set[Subscription] = set()
@@ -209,6 +213,7 @@ class NodeAgent:
         """Takes one sample. A meter that cannot write is reported in the sample and in `/healthz`; the rest goes on."""
         if self.jobs is not None and (claims := self.jobs.claims()):
             sample = msgspec.structs.replace(sample, gpus=tuple(_given(gpu, claims) for gpu in sample.gpus))
+        sample = self._throttling.told(sample)
         self._observe(sample)
         if self.meter_error is not None:
             report = wire.SensorReport(name=METER_REPORT, ok=False, taken_at=sample.taken_at, error=self.meter_error)
@@ -275,14 +280,15 @@ class NodeAgent:
             subscription.put_urgent(JOB + job.id, wire.encode_event(wire.JobEvent(job=job)))
 
     def _publish_sample(self) -> None:
-        if not self._subscriptions:
+        if not self._subscriptions or self.sample is None:
             return
-        line = self._sample_line()
+        line = self._line(wire.encoder.encode(self._form.of(self.sample)))
         for subscription in self._subscriptions:
             subscription.put_sample(line)
 
-    def _sample_line(self) -> bytes:
-        return b'{"event":"sample","sample":' + (self.sample_body() or b"null") + b"}\n"
+    @staticmethod
+    def _line(body: bytes | None) -> bytes:
+        return b'{"event":"sample","sample":' + (body or b"null") + b"}\n"
 
     def sample_body(self) -> bytes | None:
         """The newest sample as JSON, encoded once however often it is asked for; None before the first."""
@@ -296,7 +302,7 @@ class NodeAgent:
         subscription.put_urgent(NODE, self._node_line)
         self._tell_all(subscription)
         if self.sample is not None:
-            subscription.put_sample(self._sample_line())
+            subscription.put_sample(self._line(self.sample_body()))
         self._subscriptions.add(subscription)
         return subscription
 

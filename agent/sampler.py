@@ -81,6 +81,7 @@ class Sampler:
             gpus=tuple(gpu for reading in readings for gpu in reading.gpus or ()),
             gpu_reason=next((reading.gpu_reason for reading in readings if reading.gpu_reason), None),
             sensors=tuple(report for _, report in views),
+            ancestors=tuple(one for reading in readings for one in reading.ancestors),
         )
 
 

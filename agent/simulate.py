@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import os
 import resource
 import signal
@@ -25,7 +26,8 @@ from agent import state, wire
 from agent.alerts import AlertEngine, Thresholds
 from agent.config import split_listen
 from agent.errors import ConfigurationError
-from agent.history import HistoryRing
+from agent.history import FEW, LEVELS, HistoryRing, row_of
+from agent.history_level import LevelSpec
 from agent.listener import Listener, bind
 from agent.meter import Meter
 from agent.private_files import create_once, read_private
@@ -50,6 +52,8 @@ SMALL_FLEET = 64
 DRAWN_MS = 180_000
 """What the app's plots show."""
 TICK_SLICES = 20
+RECALL_SLICE, RECALL_PAUSE_SECONDS = 20, 0.01
+"""Readings of the past between two rests."""
 QUIET_SECONDS = 90.0
 """No HTTP outage before this: a report made right after the start finds every node."""
 
@@ -76,7 +80,7 @@ class SimulatedNode:
         return wire.Sample(
             node=self.name, sequence=sequence, taken_at=taken_at, host=self.model.host_at(at_ms) if host else None,
             gpus=self.model.gpus_at(at_ms), gpu_reason=None if self.model.board else NO_GPU_REASON,
-            sensors=(wire.SensorReport(name="simulated", ok=True, taken_at=taken_at),),
+            sensors=(wire.SensorReport(name="simulated", ok=True, taken_at=taken_at),), ancestors=self.model.ancestors_at(at_ms),
         )
 
     def step(self, at_ms: int) -> None:
@@ -109,6 +113,15 @@ class SimulatedNode:
         """A past of one second a point into the history alone, so that a plot is full from the start."""
         for at_ms in range(start_ms, end_ms, 1000):
             self._history.add(self.sample(at_ms))
+
+    def recall(self, level: LevelSpec, end_ms: int) -> Iterator[None]:
+        """The past of the plots at one step up to `end_ms`, a reading at each turn; ends with all of it in place."""
+        step_ms, found = level.step_seconds * 1000, []
+        last = end_ms - end_ms % step_ms
+        for at_ms in range(last - level.rows * step_ms, last, step_ms):
+            found.append(row_of(self.sample(at_ms)))
+            yield
+        self._history.refill(level.step_seconds, found)
 
     @property
     def has_record(self) -> bool:
@@ -152,7 +165,7 @@ def _build_node(
     path = ":memory:" if state_dir is None else state.prepare(state_dir / plan.name) / "usage.db"
     meter = Meter.open(path, plan.name, row_seconds=row_seconds, durable=state_dir is not None, projects=PROJECTS)
     alerts = AlertEngine(plan.name, Thresholds(), plan.usd_per_hour)
-    history = HistoryRing(plan.name) if fleet <= SMALL_FLEET else HistoryRing(plan.name, fine_seconds=300, coarse_hours=0)
+    history = HistoryRing(plan.name) if fleet <= SMALL_FLEET else HistoryRing(plan.name, FEW)
     agent = NodeAgent(model.node_info(started_at, _version()), meter, alerts, history, token)
     if state_dir is not None:
         agent.keep_orders(state_dir / plan.name)
@@ -214,7 +227,7 @@ def _run(
         if history_seconds and len(fleet) <= SMALL_FLEET:
             for node in fleet:
                 node.draw(max(start_ms, now_ms - DRAWN_MS), time.time_ns() // 1_000_000)
-        asyncio.run(_serve(fleet, bound, parent))
+        asyncio.run(_serve(fleet, bound, parent, remembers=history_seconds > 0 and len(fleet) <= SMALL_FLEET))
 
 
 class _EndAsked(BaseException):
@@ -284,7 +297,7 @@ def _token_in(path: Path) -> str:
 # -- one event loop for all -------------------------------------------------------------------------------------------
 
 
-async def _serve(nodes: Sequence[SimulatedNode], bound: socket.socket, parent: int | None) -> None:
+async def _serve(nodes: Sequence[SimulatedNode], bound: socket.socket, parent: int | None, *, remembers: bool = False) -> None:
     stop = asyncio.Event()
     for number in _ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -300,13 +313,14 @@ async def _serve(nodes: Sequence[SimulatedNode], bound: socket.socket, parent: i
     tasks = [asyncio.create_task(tick(nodes)), asyncio.create_task(stop.wait())]
     if parent is not None:
         tasks.append(asyncio.create_task(_watch_parent(parent)))
+    past = asyncio.create_task(recall(nodes if remembers else ()))
     print("\n".join(f"{listener.url}/nodes/{node.name}/" for node in nodes), flush=True)
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        for task in tasks:
+        for task in (*tasks, past):
             task.cancel()
         outages.release()
         for node in nodes:
@@ -327,6 +341,14 @@ async def tick(nodes: Sequence[SimulatedNode]) -> None:
         if behind > 1.0:  # the machine slept or is too slow: leave out what is past
             begun += behind
         await asyncio.sleep(max(0.0, -behind))
+
+
+async def recall(nodes: Sequence[SimulatedNode]) -> None:
+    """Fills the plots of the past beside the nodes' work, in slices that delay nobody."""
+    for level, node in itertools.product(LEVELS, nodes):
+        for turn, _ in enumerate(node.recall(level, time.time_ns() // 1_000_000)):
+            if turn % RECALL_SLICE == 0:
+                await asyncio.sleep(RECALL_PAUSE_SECONDS)
 
 
 async def _watch_parent(parent: int) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from agent import wire
 from tui.fleet_jobs import JobCounts, JobView, NodeJobs, NoticeView, node_clock
+from tui.gpu_links import NodeLinks
 from tui.gpu_use import ExactSum, Use
 from tui.gpu_use import GpuUse as GpuUse
 from tui.gpu_use import gpu_use as gpu_use
@@ -38,7 +39,7 @@ class NodeView:
 
     __slots__ = (
         "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote",
-        "past", "version", "expects_gpus", "silent_seconds", "jobs", "notice", "_use", "_uses", "_price", "_ratio",
+        "past", "links", "version", "expects_gpus", "silent_seconds", "jobs", "notice", "_use", "_uses", "_price", "_ratio",
     )  # fmt: skip
 
     def __init__(self, name: str, url: str, tags: Mapping[str, str], silent_seconds: float = LOST_SECONDS) -> None:
@@ -55,6 +56,7 @@ class NodeView:
         self.alerts: dict[str, wire.Alert] = {}
         self.quote: Quote | None = None
         self.past = Past()
+        self.links = NodeLinks()
         self.jobs = NodeJobs(self)
         self.notice: NoticeView | None = None
         """What the cloud will do to it; None: nothing that is in force."""
@@ -127,6 +129,11 @@ class NodeView:
         return self.quote.reason
 
     @property
+    def draining(self) -> bool:
+        """It starts no new job, because somebody said so."""
+        return self.info is not None and self.info.drain is not None
+
+    @property
     def gpus(self) -> tuple[wire.Gpu, ...]:
         return self.sample.gpus if self.sample else ()
 
@@ -187,12 +194,32 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     gpus_held: int
     gpus_lost: int
+    free: tuple[tuple[str, int], ...]
+    """Families of GPUs that nobody holds on nodes that take jobs, with how many there are, by name."""
     usd_per_hour: Fraction
     idle_usd_per_hour: Fraction
     unpriced: int
     power_watts: float | None
     utilization_ratio: float | None
     alerts: int
+
+    @property
+    def cost_unknown(self) -> bool:
+        """There are nodes, and none of them has a price."""
+        return 0 < self.nodes == self.unpriced
+
+
+class Tap(Protocol):
+    """Who listens to what a fleet is told, such as a recorder."""
+
+    def heard(self, view: NodeView, event: wire.Event) -> None:
+        """An event was applied."""
+
+    def failed(self, view: NodeView) -> None:
+        """The connection broke."""
+
+    def seeded(self, view: NodeView) -> None:
+        """A whole list of jobs came."""
 
 
 class Fleet:
@@ -204,6 +231,8 @@ class Fleet:
         self._nodes: dict[str, NodeView] = {}
         self.jobs_version = 0
         """Grows whenever a job comes, goes or changes; 0: no job was ever heard of."""
+        self.tap: Tap | None = None
+        """Listens beside: it is told after the fact."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -238,6 +267,8 @@ class Fleet:
             case wire.NoticeEvent(notice=notice):
                 view.notice = NoticeView(notice) if notice.ended_at is None else None
         view.version += 1
+        if self.tap is not None:
+            self.tap.heard(view, event)
         return {name}
 
     def failed(self, name: str, error: str) -> set[str]:
@@ -246,7 +277,14 @@ class Fleet:
         changed = view.connected or view.error != error
         view.connected, view.error = False, error
         view.version += changed
+        if changed and self.tap is not None:
+            self.tap.failed(view)
         return {name} if changed else set()
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """What its nodes are priced by; None: it is not read yet."""
+        return self._catalog
 
     def set_catalog(self, catalog: Catalog) -> set[str]:
         """The prices have been read (they may come after the first samples); returns the names of nodes that have one now."""
@@ -271,6 +309,8 @@ class Fleet:
         view.jobs.seed(listed, now)
         view.version += 1
         self.jobs_version += 1
+        if self.tap is not None:
+            self.tap.seeded(view)
 
     def jobs(self) -> Iterator[JobView]:
         """All jobs that are known, node by node."""
@@ -303,7 +343,24 @@ class Fleet:
         view.sample, view.heard_at, view.connected, view.error = sample, now, True, None
         view._use = view._uses = None
         view.past.add(sample.gpus)
+        view.links.take(sample)
         self.jobs_version += view.jobs.settle()
+
+    def parted(self) -> Fleet:
+        """Another fleet with these very nodes: what is applied there goes on, whatever this one shows meanwhile."""
+        other = Fleet(self._catalog, silent_seconds=self._silent_seconds)
+        other._nodes, other.jobs_version, other.tap = self._nodes, self.jobs_version, self.tap
+        return other
+
+    def show(self, other: Fleet) -> None:
+        """Has the nodes of `other` from now on; every row is new to whoever remembers versions."""
+        version = 1 + max((view.version for view in self), default=0)
+        for view in other:
+            view.version += version
+            for job in view.jobs:
+                job.version += version
+        self._nodes = other._nodes
+        self.jobs_version = max(self.jobs_version, other.jobs_version) + 1 if self.jobs_version or other.jobs_version else 0
 
     def totals(self, now: float, names: Iterable[str] | None = None) -> Totals:
         """Sums over all nodes, or over those named."""
@@ -323,6 +380,7 @@ class Fleet:
             gpus=sum(use.gpus for use in uses),
             gpus_held=sum(use.held for use in uses),
             gpus_lost=sum(use.lost for use in uses),
+            free=_free(views, states),
             usd_per_hour=price.value,
             idle_usd_per_hour=idle.value,
             unpriced=sum(view.usd_per_hour is None for view in views),
@@ -330,6 +388,15 @@ class Fleet:
             utilization_ratio=sum(use.utilization_sum for use in uses) / known if known else None,
             alerts=sum(len(view.alerts) + (view.notice is not None) for view in views) + states.count("lost"),
         )
+
+
+def _free(views: list[NodeView], states: list[NodeState]) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for view, state in zip(views, states, strict=True):
+        if view.use.free and state in ("live", "stale") and not view.draining:
+            for name, count in view.use.free:
+                found[name] = found.get(name, 0) + count
+    return tuple(sorted(found.items()))
 
 
 def quote_of(catalog: Catalog, info: wire.NodeInfo) -> Quote:

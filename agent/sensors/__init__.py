@@ -18,6 +18,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     host: wire.Host | None = None
     gpus: tuple[wire.Gpu, ...] | None = None
     gpu_reason: str | None = None
+    ancestors: tuple[wire.Ancestor, ...] = ()
+    """Processes above those that hold GPUs."""
 
 
 class Sensor(Protocol):

@@ -16,6 +16,7 @@ import pynvml
 
 from agent import wire
 from agent.sensors import Reading
+from agent.sensors.links import EVERY_SECONDS, LinkWatcher
 from agent.sensors.nvml_device import DriverGone, GpuReader, Shared
 from agent.sensors.processes import ProcessTable, clean_text
 from agent.sensors.xid import WAIT_SECONDS, XidWatcher
@@ -53,7 +54,8 @@ class NvmlSensor:
     """A `Sensor` of GPUs: fast fields at each `read`, slow ones every five seconds, static facts once.
 
     `sys_root` is where /sys is mounted; `clock` is a monotonic clock in seconds; `host_memory_bytes` is what a GPU with
-    unified memory would show as its own (default: this host's); `close` may take `xid_wait_seconds`.
+    unified memory would show as its own (default: this host's); `close` may take `xid_wait_seconds`. Links are read each
+    `link_seconds`, by a thread of their own.
     """
 
     name = "nvml"
@@ -69,6 +71,7 @@ class NvmlSensor:
         sys_root: str | Path = "/sys",
         host_memory_bytes: int | None = None,
         xid_wait_seconds: float = WAIT_SECONDS,
+        link_seconds: float = EVERY_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
@@ -76,12 +79,14 @@ class NvmlSensor:
         self._shared = Shared(
             table=processes or ProcessTable(),
             xids=XidWatcher(xid_wait_seconds),
+            links=LinkWatcher(link_seconds),
             host_memory_bytes=host_memory_bytes or psutil.virtual_memory().total,
             sys_root=self._sys_root,
         )
         self._readers: list[GpuReader] = []
         self._open = False
         self._slow_at = self._retry_at = float("-inf")
+        self._ancestors: tuple[wire.Ancestor, ...] = ()
         self.driver_version: str | None = None
         self.cuda_version: str | None = None
         self.gpu_reason: str | None = None
@@ -102,13 +107,16 @@ class NvmlSensor:
         if slow:
             self._slow_at = now + SLOW_SECONDS
         try:
-            return Reading(gpus=self._read(slow), gpu_reason=self.gpu_reason)
+            gpus = self._read(slow)
+            if slow:
+                self._ancestors = self._shared.table.ancestors({one.pid for gpu in gpus for one in gpu.processes or ()})
+            return Reading(gpus=gpus, gpu_reason=self.gpu_reason, ancestors=self._ancestors)
         except DriverGone as fault:
             return self._lose_driver(now, fault.code)
 
     def close(self) -> None:
-        """Stops counting XIDs and shuts NVML down, unless a thread of ours still hangs in it."""
-        ended = self._shared.xids.stop()
+        """Stops counting XIDs and reading links, and shuts NVML down, unless a thread of ours still hangs in it."""
+        ended = self._shared.links.stop() and self._shared.xids.stop()
         if self._open and ended:
             _shutdown()
         self._open = False
@@ -120,6 +128,7 @@ class NvmlSensor:
         gpus = tuple(reader.read(slow=slow) for reader in self._readers)
         if slow:
             self._shared.xids.start()
+            self._shared.links.start()
         return gpus
 
     def _fit(self, count: int) -> None:

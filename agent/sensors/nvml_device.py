@@ -16,6 +16,7 @@ import pynvml
 from agent import wire
 from agent.sensors import mig as mig_instances
 from agent.sensors import nvml_calls as calls
+from agent.sensors.links import LinkWatcher
 from agent.sensors.processes import LABEL_LENGTH, ProcessTable, clean_text
 from agent.sensors.xid import XidWatcher
 
@@ -46,6 +47,7 @@ class Shared(msgspec.Struct, kw_only=True):
 
     table: ProcessTable
     xids: XidWatcher
+    links: LinkWatcher
     host_memory_bytes: int | None
     sys_root: Path
     fast: tuple[calls.Query, ...] = msgspec.field(default_factory=calls.fast_queries)
@@ -95,6 +97,7 @@ class GpuReader:
         if code in _DRIVER_GONE:
             raise DriverGone(code)
         self._handle, self._code = None, code
+        self._shared.links.forget(self.identity.index)
         self._state, self._reason = unreachable(self.identity.index, code)
 
     # ---- opening ---------------------------------------------------------------------------------------------------
@@ -110,6 +113,7 @@ class GpuReader:
         self.identity = self._static_facts(handle, uuid)
         self._handle = handle
         self._shared.xids.watch(self.identity.index, handle)
+        self._shared.links.watch(self.identity.index, handle)
 
     def _static_facts(self, handle: Any, uuid: str) -> wire.GpuInventory:
         bus = _or_none(_bus_id, handle)
@@ -123,6 +127,8 @@ class GpuReader:
             pcie_generation_max=_or_none(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
             pcie_width_max=_or_none(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
             numa_node=_numa_node(handle, bus, self._shared.sys_root),
+            clock_sm_max_hertz=_or_none(calls.clock_max(pynvml.NVML_CLOCK_SM), handle),
+            clock_memory_max_hertz=_or_none(calls.clock_max(pynvml.NVML_CLOCK_MEM), handle),
         )
 
     # ---- reading ---------------------------------------------------------------------------------------------------
@@ -142,6 +148,10 @@ class GpuReader:
             self._unify(values)
         if slow:
             self._note(values)
+        links = self._shared.links.record(self.identity.index)
+        if links is not None:
+            values.update(links.values)
+            self._unsupported.update(links.unsupported)
         if values.get("memory_total_bytes") is not None and values["memory_reserved_bytes"] is None:
             self._unsupported.add("memory_reserved_bytes")  # a driver before R510 counts its reserve as used
         if not self._shared.xids.supported(self.identity.index):
@@ -198,6 +208,9 @@ class GpuReader:
             memory_total_bytes=values.get("memory_total_bytes") or self.identity.memory_total_bytes,
             power_limit_watts=values.get("power_limit_watts"),
             mig_enabled=values.get("mig_enabled"),
+            persistence_enabled=_or_none(calls.persistence, self._handle),
+            display_active=_or_none(calls.display_active, self._handle),
+            compute_mode=_or_none(calls.compute_mode, self._handle),
         )
 
     def _xid_fields(self) -> dict[str, Any]:
@@ -293,7 +306,8 @@ def _process(
         pid=pid, user=facts.user, command=facts.command, kind=row.kind, memory_used_bytes=row.memory_used_bytes,
         utilization_ratio=None if shares is None else shares.get(pid, 0.0),
         job=facts.job, project=facts.project, started_at=facts.started_at, visible=facts.visible,
-        mig_instance=instances.get(row.instance),
+        mig_instance=instances.get(row.instance), parent_pid=facts.parent_pid, cpu_ratio=facts.cpu_ratio,
+        host_memory_bytes=facts.host_memory_bytes,
     )  # fmt: skip
 
 

@@ -12,18 +12,29 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from agent import wire
 from agent.sensors.process_job import PARENT, JobGroups
 
 COMMAND_LENGTH = 200
 LABEL_LENGTH = 128
 REFRESH_SECONDS = 30.0
 """Programs rename themselves (setproctitle, exec) without a new start time, so a description is read again after this."""
+CPU_SECONDS = 0.5
+"""Shorter stretches say nothing of the use of a CPU: it is counted in hundredths of a second."""
+MOST_ABOVE, MOST_ANCESTORS = 8, 64
+_DAEMONS = frozenset(
+    ("systemd", "init", "sshd", "sshd:", "tmux", "tmux:", "screen", "SCREEN", "login", "cron", "crond", "containerd",
+     "containerd-shim", "containerd-shim-runc-v2", "dockerd", "conmon", "slurmd", "slurmstepd:", "gdm", "sddm", "tini",
+     "dumb-init", "docker-init", "supervisord", "sudo", "su", "rackrate-agent")
+)  # fmt: skip
+"""Where work of a person or a job begins: nothing above these belongs to it."""
 _READ_LIMIT = 64 * 1024
 
 # C0, DEL, C1, line separators and the bidirectional controls that let text impersonate other text on a screen.
@@ -40,15 +51,31 @@ class ProcessFacts(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     project: str | None = None
     visible: bool = True
+    parent_pid: int | None = None
+    cpu_ratio: float | None = None
+    """Of one CPU since the description before."""
+    host_memory_bytes: int | None = None
 
 
 INVISIBLE = ProcessFacts(visible=False)
 
 
-class _Cached(msgspec.Struct, frozen=True):
+class _Stat(NamedTuple):
+    """What /proc/PID/stat tells."""
+
+    parent_pid: int
+    start_ticks: int
+    cpu_ticks: int
+    resident_pages: int
+
+
+class _Cached(msgspec.Struct):
     start_ticks: int
     read_at: float
     facts: ProcessFacts
+    cpu_ticks: int
+    cpu_at: float
+    cpu_ratio: float | None = None
 
 
 def clean_text(raw: bytes | str, length: int = COMMAND_LENGTH) -> str:
@@ -73,6 +100,7 @@ class ProcessTable:
         self._cache: dict[int, _Cached] = {}
         self._users: dict[int, str] = {}
         self._ticks_per_second = os.sysconf("SC_CLK_TCK")
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._boot_seconds: float | None = None
         self._forget_at = float("-inf")
 
@@ -89,13 +117,50 @@ class ProcessTable:
         self._forget_at = now + REFRESH_SECONDS
 
     def _known(self, pid: int, now: float) -> ProcessFacts:
-        start_ticks = self._start_ticks(pid)
-        if start_ticks is None:
+        stat = self._stat(pid)
+        if stat is None:
             return INVISIBLE
         cached = self._cache.get(pid)
-        if cached is None or cached.start_ticks != start_ticks or now - cached.read_at >= REFRESH_SECONDS:
-            cached = self._cache[pid] = _Cached(start_ticks, now, self._facts(pid, start_ticks))
-        return cached.facts
+        if cached is None or cached.start_ticks != stat.start_ticks:
+            facts = self._facts(pid, stat.start_ticks)
+            cached = self._cache[pid] = _Cached(stat.start_ticks, now, facts, stat.cpu_ticks, now)
+        elif now - cached.read_at >= REFRESH_SECONDS:
+            cached.facts, cached.read_at = self._facts(pid, stat.start_ticks), now
+        self._take_cpu(cached, stat, now)
+        return msgspec.structs.replace(
+            cached.facts, parent_pid=stat.parent_pid, cpu_ratio=cached.cpu_ratio,
+            host_memory_bytes=stat.resident_pages * self._page_bytes,
+        )  # fmt: skip
+
+    def _take_cpu(self, cached: _Cached, stat: _Stat, now: float) -> None:
+        seconds = now - cached.cpu_at
+        if seconds >= CPU_SECONDS:  # a process on several GPUs is described several times at once
+            used = (stat.cpu_ticks - cached.cpu_ticks) / self._ticks_per_second
+            cached.cpu_ratio = round(max(0.0, used / seconds), 3)
+            cached.cpu_ticks, cached.cpu_at = stat.cpu_ticks, now
+
+    def ancestors(self, pids: Collection[int]) -> tuple[wire.Ancestor, ...]:
+        """Who started these, up to the job's shim or the shell: not init, not a session's daemon, not this agent."""
+        now = self._clock()
+        found: dict[int, wire.Ancestor] = {}
+        for pid in pids:
+            above = self._parent_of(pid)
+            for _ in range(MOST_ABOVE):
+                if above is None or above in found or above in pids or len(found) >= MOST_ANCESTORS:
+                    break
+                facts = self._known(above, now)
+                if not facts.visible or _is_daemon(facts.command):
+                    break
+                found[above] = wire.Ancestor(
+                    pid=above, parent_pid=facts.parent_pid, user=facts.user, command=facts.command, job=facts.job,
+                    started_at=facts.started_at,
+                )  # fmt: skip
+                above = facts.parent_pid if facts.parent_pid not in (None, 0, 1, os.getpid()) else None
+        return tuple(found.values())
+
+    def _parent_of(self, pid: int) -> int | None:
+        stat = self._stat(pid)
+        return stat.parent_pid if stat is not None and stat.parent_pid not in (0, 1, os.getpid()) else None
 
     def _facts(self, pid: int, start_ticks: int) -> ProcessFacts:
         environment = self._environment(pid)
@@ -119,11 +184,13 @@ class ProcessTable:
         finally:
             os.close(descriptor)
 
-    def _start_ticks(self, pid: int) -> int | None:
+    def _stat(self, pid: int) -> _Stat | None:
         stat = self._read(pid, "stat") or b""
         # the name in parentheses may hold blanks and parentheses itself, so the fields are counted from the last one
         fields = stat[stat.rfind(b")") + 2 :].split()
-        return int(fields[19]) if len(fields) > 19 else None
+        if len(fields) <= 21:
+            return None
+        return _Stat(int(fields[1]), int(fields[19]), int(fields[11]) + int(fields[12]), int(fields[21]))
 
     def _command(self, pid: int) -> str | None:
         arguments = self._read(pid, "cmdline")
@@ -173,6 +240,11 @@ def _name_of(uid: int) -> str:
         return clean_text(pwd.getpwuid(uid).pw_name, LABEL_LENGTH)
     except (KeyError, OSError):
         return str(uid)
+
+
+def _is_daemon(command: str | None) -> bool:
+    words = (command or "").split()
+    return bool(words) and (words[0].rpartition("/")[2] in _DAEMONS or words[0].startswith("["))
 
 
 def _label(raw: bytes | None) -> str | None:

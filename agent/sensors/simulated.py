@@ -57,7 +57,8 @@ class SimulatedSensor:
     def read_at(self, at_ms: int) -> Reading:
         """The reading at one moment (UTC milliseconds since the epoch); `gpus` is empty, not None, without GPUs."""
         host = self.model.host_at(at_ms) if self._host else None
-        return Reading(host=host, gpus=self.model.gpus_at(at_ms), gpu_reason=self.gpu_reason)
+        gpus, ancestors = self.model.gpus_at(at_ms), self.model.ancestors_at(at_ms)
+        return Reading(host=host, gpus=gpus, gpu_reason=self.gpu_reason, ancestors=ancestors)
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -35,6 +35,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     busy_celsius: float
     slowdown_celsius: float
     mig_capable: bool = False
+    nvlinks: int = 0
     performance_state_idle: int = 0
     driver_version: str = "550.90.07"
     cuda_version: str = "12.4"
@@ -50,28 +51,28 @@ BOARDS: dict[str, Board] = {
             power_limit_watts=700.0, idle_watts=68.0, context_watts=46.0, clock_sm_max_hertz=1980 * MHZ,
             clock_sm_idle_hertz=345 * MHZ, clock_memory_hertz=2619 * MHZ, clock_memory_idle_hertz=2619 * MHZ,
             pcie_generation=5, pcie_sleeps=False, compute_capability="9.0", idle_celsius=29.0, busy_celsius=66.0,
-            slowdown_celsius=87.0, mig_capable=True,
+            slowdown_celsius=87.0, mig_capable=True, nvlinks=18,
         ),
         Board(
             key="A100", model="NVIDIA A100-SXM4-40GB", memory_total_bytes=40960 * MIB, memory_reserved_bytes=571 * MIB,
             power_limit_watts=400.0, idle_watts=47.0, context_watts=14.0, clock_sm_max_hertz=1410 * MHZ,
             clock_sm_idle_hertz=210 * MHZ, clock_memory_hertz=1215 * MHZ, clock_memory_idle_hertz=1215 * MHZ,
             pcie_generation=4, pcie_sleeps=False, compute_capability="8.0", idle_celsius=28.0, busy_celsius=64.0,
-            slowdown_celsius=89.0, mig_capable=True,
+            slowdown_celsius=89.0, mig_capable=True, nvlinks=12,
         ),
         Board(
             key="A100-80", model="NVIDIA A100-SXM4-80GB", memory_total_bytes=81920 * MIB, memory_reserved_bytes=630 * MIB,
             power_limit_watts=400.0, idle_watts=61.0, context_watts=14.0, clock_sm_max_hertz=1410 * MHZ,
             clock_sm_idle_hertz=210 * MHZ, clock_memory_hertz=1593 * MHZ, clock_memory_idle_hertz=1593 * MHZ,
             pcie_generation=4, pcie_sleeps=False, compute_capability="8.0", idle_celsius=29.0, busy_celsius=66.0,
-            slowdown_celsius=89.0, mig_capable=True,
+            slowdown_celsius=89.0, mig_capable=True, nvlinks=12,
         ),
         Board(
             key="V100", model="Tesla V100-SXM2-16GB", memory_total_bytes=16384 * MIB, memory_reserved_bytes=225 * MIB,
             power_limit_watts=300.0, idle_watts=24.0, context_watts=17.0, clock_sm_max_hertz=1530 * MHZ,
             clock_sm_idle_hertz=135 * MHZ, clock_memory_hertz=877 * MHZ, clock_memory_idle_hertz=877 * MHZ,
             pcie_generation=3, pcie_sleeps=False, compute_capability="7.0", idle_celsius=34.0, busy_celsius=68.0,
-            slowdown_celsius=87.0, driver_version="535.183.01", cuda_version="12.2",
+            slowdown_celsius=87.0, driver_version="535.183.01", cuda_version="12.2", nvlinks=6,
         ),
         Board(
             key="T4", model="Tesla T4", memory_total_bytes=15360 * MIB, memory_reserved_bytes=438 * MIB,

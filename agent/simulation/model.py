@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from agent import wire
-from agent.simulation import faults
+from agent.simulation import faults, links
 from agent.simulation.boards import BOARDS, GIB, MIB, PLAIN_MACHINE, Board, Machine
 from agent.simulation.curves import NOISE, NOISE_MASK
 from agent.simulation.people import DAY, HOUR, WEEK
@@ -99,7 +99,8 @@ class NodeModel:
             power_limit_watts=board.power_limit_watts, pci_bus_id=f"00000000:{0x10 + 0x0B * slot.index:02X}:00.0",
             serial=str(1_650_000_000_000 + slot.salt), compute_capability=board.compute_capability,
             pcie_generation_max=board.pcie_generation, pcie_width_max=16, numa_node=slot.index // 4,
-            mig_enabled=False if board.mig_capable else None,
+            mig_enabled=False if board.mig_capable else None, clock_sm_max_hertz=board.clock_sm_max_hertz,
+            clock_memory_max_hertz=board.clock_memory_hertz, persistence_enabled=True, display_active=False, compute_mode="default",
         )
 
     def node_info(self, started_at: datetime, agent_version: str | None = None) -> wire.NodeInfo:
@@ -209,8 +210,14 @@ class NodeModel:
             ecc_uncorrected_total=0,
             mig_enabled=False if board.mig_capable else None,
             processes=tuple(processes),
+            **links.links(board, slot.index, slot.salt, level, lane is not None and len(lane.gpus) > 1, seconds),
             **_xids(lane, slot.index, self._watched_since, seconds),
         )
+
+    def ancestors_at(self, at_ms: int) -> tuple[wire.Ancestor, ...]:
+        """What started the programs that hold GPUs of this node at `at_ms` (UTC milliseconds since the epoch)."""
+        jobs = (lane.job_at(at_ms / 1000) for lane in self.lanes_at(at_ms / 1000))
+        return tuple(links.ancestor(job) for job in jobs if job is not None)
 
     def _lost(self, slot: _Slot, fault: faults.Lost) -> wire.Gpu:
         seen = fault.since >= self._watched_since
@@ -285,10 +292,12 @@ def _percent(level: float, flicker: float) -> int:
 
 
 def _process(job: Job, index: int, level: float, memory: int, flicker: float) -> wire.Process:
+    cpus, resident = links.host_use(job, level, flicker)
     return wire.Process(
         pid=job.pid + 3 * index, user=job.user, command=job.command, memory_used_bytes=memory,
         utilization_ratio=_percent(level, flicker) / 100, job=job.id, project=job.project,
-        started_at=datetime.fromtimestamp(int(job.started), UTC),
+        started_at=datetime.fromtimestamp(int(job.started), UTC), parent_pid=links.launcher_pid(job), cpu_ratio=cpus,
+        host_memory_bytes=resident,
     )
 
 

@@ -42,6 +42,7 @@ from agent.wire.jobs import Notice as Notice
 from agent.wire.jobs import NoticeKind as NoticeKind
 from agent.wire.jobs import PlanStep as PlanStep
 from agent.wire.jobs import Uploaded as Uploaded
+from agent.wire.node import Ancestor as Ancestor
 from agent.wire.node import Filesystem as Filesystem
 from agent.wire.node import Gpu as Gpu
 from agent.wire.node import GpuAllocation as GpuAllocation

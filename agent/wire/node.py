@@ -35,6 +35,13 @@ class GpuInventory(Message, kw_only=True):
     pcie_width_max: int | None = None
     numa_node: int | None = None
     mig_enabled: bool | None = None
+    clock_sm_max_hertz: int | None = None
+    clock_memory_max_hertz: int | None = None
+    persistence_enabled: bool | None = None
+    """Whether the driver stays loaded while no program uses the GPU."""
+    display_active: bool | None = None
+    compute_mode: str | None = None
+    """`default`, `prohibited`, `exclusive_process`."""
 
 
 class OnPremises(Message, kw_only=True):
@@ -102,6 +109,23 @@ class Process(Message, kw_only=True):
     """False when the pid cannot be resolved here (another pid namespace, or it just ended): it must never be signalled."""
     mig_instance: str | None = None
     """UUID of the MIG instance in which it runs; None: no MIG, or the driver does not tell."""
+    parent_pid: int | None = None
+    """Its parent on the host; one that holds no GPU is among the sample's `ancestors` as far as it belongs to the work."""
+    cpu_ratio: float | None = None
+    """Of one CPU since the reading before: 1 is one CPU all the time."""
+    host_memory_bytes: int | None = None
+    """Resident memory on the host."""
+
+
+class Ancestor(Message, kw_only=True):
+    """A process that holds no GPU itself but started one that does: a launcher, a shell, a job's shim."""
+
+    pid: int
+    parent_pid: int | None = None
+    user: str | None = None
+    command: str | None = None
+    job: str | None = None
+    started_at: datetime | None = None
 
 
 class MigInstance(Message, kw_only=True):
@@ -155,6 +179,20 @@ class Gpu(Message, kw_only=True):
     pcie_width: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
     """Names as in `THROTTLE_REASONS`; an empty tuple means not throttled, None means not known."""
+    throttle_since: dict[str, datetime] = {}
+    """Reason -> since when it holds, as far back as this agent saw; a break of a few seconds does not end it."""
+    pcie_receive_bytes_per_second: float | None = None
+    """Measured by the driver over 20 ms every ten seconds or so; `links_at` says when."""
+    pcie_transmit_bytes_per_second: float | None = None
+    nvlinks: int | None = None
+    """How many NVLinks the GPU has; 0: none, None: the driver does not tell."""
+    nvlinks_down: tuple[int, ...] = ()
+    """Numbers of those that are not active."""
+    nvlink_receive_bytes_per_second: float | None = None
+    """Payload over all links, mean since the reading before."""
+    nvlink_transmit_bytes_per_second: float | None = None
+    links_at: datetime | None = None
+    """When PCIe throughput and NVLinks were read."""
     encoder_utilization_ratio: float | None = None
     decoder_utilization_ratio: float | None = None
     ecc_corrected_total: int | None = None
@@ -249,6 +287,8 @@ class Sample(Message, kw_only=True):
     gpus: tuple[Gpu, ...]
     gpu_reason: str | None = None
     sensors: tuple[SensorReport, ...] = ()
+    ancestors: tuple[Ancestor, ...] = ()
+    """Processes above those that hold GPUs, each once, up to the job's shim or the shell."""
 
 
 class HistoryPoint(Message, kw_only=True):
@@ -262,7 +302,11 @@ class HistoryPoint(Message, kw_only=True):
 
 
 class History(Message, kw_only=True):
-    """`GET /v1/history?seconds=N`: GPU uuid -> points, oldest first; `cpu` holds (taken_at, ratio) pairs of the host."""
+    """`GET /v1/history?seconds=N`: GPU uuid -> points, oldest first; `cpu` holds (taken_at, ratio) pairs of the host.
+
+    Up to 15 minutes a point a second; an hour: ten seconds; a day: a minute; a week: ten minutes. Of a step above one second
+    a point is the mean of the step that begins at `taken_at`.
+    """
 
     node: str
     step_seconds: float

@@ -8,6 +8,7 @@ import pytest
 
 from agent import wire
 from agent.history import HistoryRing
+from agent.history_level import LevelSpec
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=timezone.utc)
 
@@ -74,10 +75,12 @@ def test_a_longer_past_is_the_mean_of_each_minute() -> None:
     for second in range(0, 3600):
         known = second % 2 == 0
         ring.add(sample(second, gpu(power_watts=100.0 + second // 60 if known else None)))
-    past = ring.history(3600)
+    past = ring.history(6 * 3600)
     points = past.gpus["GPU-1"]
     assert past.step_seconds == 60.0
     assert [point.power_watts for point in points] == [100.0 + minute for minute in range(60)]
+    hour = ring.history(3600)
+    assert hour.step_seconds == 10.0 and len(hour.gpus["GPU-1"]) == 360
 
 
 def test_a_gpu_that_appears_later_has_no_past() -> None:
@@ -89,7 +92,7 @@ def test_a_gpu_that_appears_later_has_no_past() -> None:
 
 
 def test_a_gpu_that_is_gone_for_a_whole_ring_is_forgotten() -> None:
-    ring = HistoryRing(fine_seconds=10, coarse_hours=0)
+    ring = HistoryRing(levels=(LevelSpec(1, 10),))
     ring.add(sample(0, gpu("GPU-1", power_watts=1.0)))
     for second in range(1, 12):
         ring.add(sample(second, gpu("GPU-2")))
@@ -97,11 +100,11 @@ def test_a_gpu_that_is_gone_for_a_whole_ring_is_forgotten() -> None:
 
 
 def test_memory_is_bounded_when_gpus_come_and_go() -> None:
-    ring = HistoryRing(fine_seconds=10, coarse_step_seconds=10, coarse_hours=100 / 3600)
+    ring = HistoryRing(levels=(LevelSpec(1, 10), LevelSpec(10, 10)))
     for second in range(1000):
         ring.add(sample(second, gpu(f"GPU-{second}")))
-    assert len(ring._fine._columns) <= 12
-    assert ring._coarse is not None and len(ring._coarse._columns) <= 120
+    fine, coarse = ring._levels
+    assert len(fine.names) <= 12 and len(coarse.names) <= 120
 
 
 def test_a_clock_that_steps_back_replaces_what_came_after() -> None:
@@ -113,7 +116,7 @@ def test_a_clock_that_steps_back_replaces_what_came_after() -> None:
 
 
 def test_a_wrapped_ring_survives_a_clock_that_steps_back() -> None:
-    ring = HistoryRing(fine_seconds=5, coarse_hours=0)
+    ring = HistoryRing(levels=(LevelSpec(1, 5),))
     for second in (*range(8), 6, 7, 8):
         ring.add(sample(second, gpu(power_watts=float(second))))
     assert [point.power_watts for point in ring.history(5).gpus["GPU-1"]] == [4.0, 5.0, 6.0, 7.0, 8.0]

@@ -1,0 +1,54 @@
+"""The newest reading of each GPU's links, and who started the programs on them: a stream tells both only when they are news.
+
+Invariant: a reading keeps the moment at which it was taken; one of a GPU that is gone is forgotten with it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from agent import wire
+
+
+class Links(NamedTuple):
+    """Bytes per second, and NVLinks; what is not known is None. `at`: when it was read."""
+
+    at: datetime
+    pcie_receive: float | None
+    pcie_transmit: float | None
+    nvlinks: int | None
+    nvlinks_down: tuple[int, ...]
+    nvlink_receive: float | None
+    nvlink_transmit: float | None
+
+
+class NodeLinks:
+    """Of one node; `take` each sample."""
+
+    __slots__ = ("ancestors", "by_uuid")
+
+    def __init__(self) -> None:
+        self.by_uuid: dict[str, Links] = {}
+        self.ancestors: tuple[wire.Ancestor, ...] = ()
+
+    def take(self, sample: wire.Sample) -> None:
+        if sample.ancestors:
+            self.ancestors = sample.ancestors
+        for gpu in sample.gpus:
+            if gpu.links_at is not None:
+                self.by_uuid[gpu.uuid] = _links(gpu, gpu.links_at)
+        if len(self.by_uuid) > len(sample.gpus):
+            here = {gpu.uuid for gpu in sample.gpus}
+            self.by_uuid = {uuid: links for uuid, links in self.by_uuid.items() if uuid in here}
+
+    def of(self, gpu: wire.Gpu) -> Links | None:
+        """None: never told, or the GPU is lost."""
+        return self.by_uuid.get(gpu.uuid) if gpu.state == "ok" else None
+
+
+def _links(gpu: wire.Gpu, at: datetime) -> Links:
+    return Links(
+        at, gpu.pcie_receive_bytes_per_second, gpu.pcie_transmit_bytes_per_second, gpu.nvlinks, gpu.nvlinks_down,
+        gpu.nvlink_receive_bytes_per_second, gpu.nvlink_transmit_bytes_per_second,
+    )  # fmt: skip
