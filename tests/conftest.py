@@ -1,5 +1,8 @@
 """The slowest files begin first, so that with several processes nothing waits for them at the end.
 
+A file's tests stay together in one process, which makes their fixtures once; those of the files in SPREAD, which wait much
+and share little, go to whichever process is free (`make test`).
+
 Property tests look at the same examples each time, so that what passes here passes elsewhere; with RACKRATE_EXPLORE=1
 (`make explore`) they look for new ones.
 """
@@ -7,6 +10,7 @@ Property tests look at the same examples each time, so that what passes here pas
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +26,22 @@ SLOW = (
     "end_to_end/",
     "agent/test_schema.py",
 )
+SPREAD = ("end_to_end/test_job_kills.py", "end_to_end/test_kill.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """That of `--dist loadfile`, with SPREAD."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = super()._split_scope(nodeid)
+            return nodeid if path.endswith(SPREAD) else path
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
