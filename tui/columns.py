@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
 from tui import format as fmt
 from tui.fleet import STALE_SECONDS, GpuUse, NodeView, Totals
+from tui.gpu_strip import strip_text
 
 Align = Literal["left", "right"]
 
@@ -36,20 +38,6 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """Sorting by it begins with the largest."""
     sort_key: str = ""
     """The key that sorts by it in the app."""
-
-
-def gpu_bars(node: NodeView) -> str:
-    """A cell per GPU: eighths by utilisation, `✗` lost, `·` not known, `○` held by nobody."""
-    return "".join(gpu_cell(use) for use in node.uses) or fmt.UNKNOWN
-
-
-def gpu_cell(use: GpuUse) -> str:
-    """The one character that stands for a GPU."""
-    if use.gpu.state == "lost":
-        return "✗"
-    if use.held is False:
-        return "○"
-    return fmt.bar_cell(use.gpu.utilization_ratio)
 
 
 def _info(name: str) -> Callable[[NodeView, float], Any]:
@@ -95,31 +83,31 @@ NODE_COLUMNS: tuple[Column, ...] = (
         value=lambda n, now: n.name, text=lambda n, now: fmt.clean(n.name),
     ),
     Column(
-        id="instance_type", title="TYPE", width=16, priority=6, sort_key="3",
+        id="instance_type", title="TYPE", width=16, priority=7, sort_key="3",
         value=_info("instance_type"), text=_info_text("instance_type"),
     ),
     Column(
-        id="purchase", title="BUY", width=9, priority=7,
+        id="purchase", title="BUY", width=9, priority=8,
         value=_info("purchase"), text=_purchase,
     ),
     Column(
         id="gpus", title="GPUS", width=8, priority=2, sort_key="4", descending=True,
-        value=lambda n, now: len(n.gpus) or None, text=lambda n, now: gpu_bars(n),
+        value=lambda n, now: len(n.gpus) or None, text=lambda n, now: strip_text(n.uses),
     ),
     Column(
         id="utilization", title="UTIL", width=5, priority=3, align="right", sort_key="5", descending=True,
         value=lambda n, now: n.utilization_ratio, text=lambda n, now: fmt.percent(n.utilization_ratio),
     ),
     Column(
-        id="memory", title="MEM", width=5, priority=5, align="right", sort_key="6", descending=True,
+        id="memory", title="MEM", width=5, priority=6, align="right", sort_key="6", descending=True,
         value=lambda n, now: n.memory_ratio, text=lambda n, now: fmt.percent(n.memory_ratio),
     ),
     Column(
-        id="power", title="POWER", width=7, priority=8, align="right", sort_key="7", descending=True,
+        id="power", title="POWER", width=7, priority=9, align="right", sort_key="7", descending=True,
         value=lambda n, now: n.power_watts, text=lambda n, now: fmt.watts(n.power_watts),
     ),
     Column(
-        id="users", title="USERS", width=14, priority=5, flex=True,
+        id="users", title="USERS", width=10, priority=5, flex=True,
         value=lambda n, now: n.users or None, text=lambda n, now: fmt.clean(",".join(n.users)) or fmt.UNKNOWN,
     ),
     Column(
@@ -131,7 +119,7 @@ NODE_COLUMNS: tuple[Column, ...] = (
         value=lambda n, now: n.idle_usd_per_hour, text=lambda n, now: fmt.usd(n.idle_usd_per_hour),
     ),
     Column(
-        id="region", title="WHERE", width=15, priority=9,
+        id="region", title="WHERE", width=15, priority=10,
         value=lambda n, now: (n.info.zone or n.info.region) if n.info else None,
         text=lambda n, now: fmt.clean((n.info.zone or n.info.region or fmt.UNKNOWN) if n.info else fmt.UNKNOWN),
     ),
@@ -143,10 +131,12 @@ NODE_COLUMNS: tuple[Column, ...] = (
 
 
 def state_text(node: NodeView, now: float) -> str:
-    """`live`, `stale`, `lost`, `…`; while the cloud's notice is in force the time that it leaves: `!1m43s`."""
+    """`live`, `drain`, `stale`, `lost`, `…`; while the cloud's notice is in force the time that it leaves: `!1m43s`."""
     state = node.state(now)
     if node.notice is not None and state == "live":
         return node.notice.short(node.utc(now))
+    if node.draining and state == "live":
+        return "drain"
     return {"connecting": "…"}.get(state, state)
 
 
@@ -166,6 +156,13 @@ FLEET_COLUMNS: tuple[Column, ...] = tuple(
     column for each in NODE_COLUMNS for column in ((each, _JOBS) if each.id == "gpus" else (each,))
 )
 """Those of the app once there is a job: `rackrate nodes` asks no node for its jobs."""
+
+
+@cache
+def fleet_columns(jobs: bool, gpu_cells: int) -> tuple[Column, ...]:
+    """Those of the app: with or without jobs, and with so many cells for GPUs; the same object for the same wish."""
+    columns = FLEET_COLUMNS if jobs else NODE_COLUMNS
+    return tuple(msgspec.structs.replace(each, width=gpu_cells) if each.id == "gpus" else each for each in columns)
 
 
 def age_text(node: NodeView, now: float) -> str:

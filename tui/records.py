@@ -73,6 +73,7 @@ def gpu_record(view: NodeView, use: GpuUse) -> dict[str, Any]:
 def totals_record(totals: Totals) -> dict[str, Any]:
     """Sums; money as strings."""
     record = msgspec.structs.asdict(totals)
+    record["free"] = dict(totals.free)
     record["usd_per_hour"] = money(totals.usd_per_hour)
     record["idle_usd_per_hour"] = money(totals.idle_usd_per_hour)
     return record

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from tests.support.fleets import NOW, small_fleet
-from tui.columns import NODE_COLUMNS, age_text, column_sets, fit, gpu_bars, sort_rows
+from tui.columns import NODE_COLUMNS, age_text, column_sets, fit, sort_rows
+from tui.gpu_strip import strip_text
 
 BY_ID = {column.id: column for column in NODE_COLUMNS}
 
@@ -68,9 +69,9 @@ def test_every_text_of_every_column_is_a_string_for_every_kind_of_node() -> None
 
 def test_gpu_bars_tell_lost_idle_and_not_known_apart_without_colour() -> None:
     fleet = small_fleet()
-    assert gpu_bars(fleet["v100-broken"])[-1] == "✗"
-    assert gpu_bars(fleet["a100-half"])[4:] == "○○○○"
-    assert gpu_bars(fleet["cpu-head"]) == "–"
+    assert strip_text(fleet["v100-broken"].uses)[-1] == "✗"
+    assert strip_text(fleet["a100-half"].uses)[4:] == "○○○○"
+    assert strip_text(fleet["cpu-head"].uses) == "–"
 
 
 def test_a_live_node_is_heard_now_and_an_old_one_says_its_age() -> None:

@@ -22,8 +22,8 @@ MORE_NAMES = {
     "f1": "F1", "f2": "F2", "f3": "F3", "f4": "F4", "f6": "F6", "f7": "F7", "f8": "F8", "f9": "F9", "f10": "F10",
     "ctrl+p": "Ctrl+P", "backspace": "Backspace", "ctrl+right": "Ctrl+→", "ctrl+left": "Ctrl+←", "shift+f6": "Shift+F6",
     "ctrl+q": "Ctrl+Q", "f5": "F5", "f11": "F11", "f12": "F12", "insert": "Ins", "delete": "Del", "ctrl+insert": "Ctrl+Ins",
-    "ctrl+t": "Ctrl+T", "shift+tab": "Shift+Tab", "shift+f5": "Shift+F5", "shift+f7": "Shift+F7",
-    "ctrl+space": "Ctrl+Space",
+    "ctrl+t": "Ctrl+T", "alt+left": "Alt+←", "alt+right": "Alt+→", "minus": "-", "plus": "+", "shift+tab": "Shift+Tab", "shift+f5": "Shift+F5", "shift+f7": "Shift+F7",
+    "ctrl+space": "Ctrl+Space", "shift+f8": "Shift+F8", "left": "←", "right": "→", "shift+left": "Shift+←", "shift+right": "Shift+→",
 }  # fmt: skip
 
 

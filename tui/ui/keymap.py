@@ -29,8 +29,9 @@ CANNOT = {
 _NAMED = {
     "escape": "Esc", "enter": "Enter", "tab": "Tab", "space": "Space", "backspace": "Backspace", "insert": "Ins", "delete": "Del",
 }  # fmt: skip
+_ARROWS = {"←": "left", "→": "right"}
 _ALSO = {"esc": "escape", "return": "enter", "ins": "insert", "del": "delete"}
-_CONTROL = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:f(?:[1-9]|1[0-9]|2[0-4])|" + "|".join(_NAMED) + r")|(?:ctrl|alt)\+[a-z]|ctrl\+(?:left|right|@)")
+_CONTROL = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:f(?:[1-9]|1[0-9]|2[0-4])|" + "|".join(_NAMED) + r")|(?:ctrl|alt)\+[a-z]|(?:ctrl|shift|alt)\+(?:left|right)|ctrl\+@|left|right")
 _SHOWN = {
     "slash": "/", "question_mark": "?", "colon": ":", "left_square_bracket": "[", "right_square_bracket": "]", "space": "Space",
     **_NAMED, **MORE_NAMES,
@@ -39,6 +40,8 @@ _SHOWN = {
 
 def key_of(text: str) -> str | None:
     """Textual's name of a key as a person writes it: `Q`, `/`, `F5`, `Ctrl+T`, `Esc`; None: there is no such key."""
+    if text in _ARROWS:
+        return _ARROWS[text]
     if len(text) == 1:
         return _character_to_key(text) if text.isprintable() and not text.isspace() else "space" if text == " " else None
     plain = text.lower().replace(" ", "").replace("→", "right").replace("←", "left")

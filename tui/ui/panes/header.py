@@ -15,6 +15,7 @@ from agent import wire
 from tui import format as fmt
 from tui.fleet import Totals
 from tui.fleet_jobs import JobCounts
+from tui.groups import free_text
 from tui.ui import actions
 from tui.ui.lines import Line, fitted, joined, spread, width
 
@@ -57,6 +58,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     filter_text: str = ""
     hidden_columns: int = 0
     frozen_seconds: int = 0
+    following: bool = False
+    """The view goes with the row under the cursor."""
+    grouped_by: str = ""
     sorted_by: str = ""
     """The column that orders the rows, where its title is not on the screen."""
 
@@ -73,11 +77,30 @@ def header_lines(
     gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))
     if totals.gpus_lost:
         gpus += ((f" · {totals.gpus_lost} lost", "lost"),)
-    first = joined([name, states, gpus, *_jobs(jobs)], "   ", cells)
-    return [
-        spread(first, ((f"{clock} ", "dim"),), cells),
-        joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals, len(costs.alerts))], "   ", cells - 1),
-    ]
+    first, end = joined([name, states, gpus, *_jobs(jobs)], "   ", cells), ((f"{clock} ", "dim"),)
+    second = joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals, len(costs.alerts))], "   ", cells - 1)
+    first, second = _with_free(_free(totals), (first, second), (cells - width(end) - 2, cells - 1))
+    return [spread(first, end, cells), second]
+
+
+def _free(totals: Totals) -> list[Line]:
+    """`free 5 A100 · 12 T4`; of many kinds those with most GPUs, then how many there are, then nothing."""
+    if not totals.free:
+        return []
+    most = sorted(totals.free, key=lambda one: (-one[1], one[0]))
+    every = sum(count for _, count in most)
+    texts = [free_text(most), *(f"{free_text(most[:count])} · …" for count in (3, 2, 1) if count < len(most)), str(every)]
+    return [(("free ", "dim"), (text, "strong")) for text in texts]
+
+
+def _with_free(choices: list[Line], lines: tuple[Line, Line], rooms: tuple[int, int]) -> tuple[Line, Line]:
+    """The two lines with the longest form that fits behind one of them."""
+    for choice in choices:
+        for place, (line, room) in enumerate(zip(lines, rooms, strict=True)):
+            if width(line) + 3 + width(choice) <= room:
+                longer: Line = (*line, ("   ", "dim"), *choice)
+                return (longer, lines[1]) if place == 0 else (lines[0], longer)
+    return lines
 
 
 def _jobs(jobs: JobCounts | None) -> list[Line]:
@@ -169,6 +192,10 @@ def status_line(shown: Shown, note: Line, cells: int) -> Line:
     right: list[Line] = []
     if shown.marks_hidden:
         right.append(((f"{shown.marks_hidden} mark{'s' * (shown.marks_hidden != 1)} hidden", "idle"),))
+    if shown.grouped_by:
+        right.append((("group ", "dim"), (fmt.clean(shown.grouped_by), "text")))
+    if shown.following:
+        right.append((("follows", "accent"),))
     if shown.sorted_by:
         right.append((("by ", "dim"), (shown.sorted_by, "text")))
     if shown.frozen_seconds:

@@ -11,8 +11,10 @@ from textual.app import ComposeResult
 
 from tui.fleet import Totals
 from tui.format import clean
+from tui.groups import groupings, is_group
 from tui.ui import actions
 from tui.ui.lines import Line
+from tui.ui.panes.group import group_detail
 from tui.ui.panes.header import node_sums
 from tui.ui.panes.node import detail
 from tui.ui.screens.table import TableScreen
@@ -106,6 +108,9 @@ class FleetScreen(TableScreen):
         if not height or key is None:
             return
         pane.styles.height = height
+        if is_group(key):
+            pane.show(group_detail(table.group(key), app.size.width, height))
+            return
         if not table.held_seconds(app.clock()):
             app.entered_node(key)
         pane.show(detail(app.fleet[key], app.clock(), app.now(), app.size.width, height))
@@ -120,14 +125,52 @@ class FleetScreen(TableScreen):
         return max(DETAIL_LEAST_ROWS, min(room // 3 + 1, 12), min(free, room - 8))
 
     def action_open(self) -> None:
-        if self.table.cursor_key is not None:
-            self.rackrate.open_node(self.table.cursor_key)
+        self._open(self.table.cursor_key)
+
+    def _open(self, key: str | None) -> None:
+        """A node; a group is folded or unfolded."""
+        if key is not None and is_group(key):
+            self.action_unfold() if self.table.folded(key) else self.action_fold()
+        elif key is not None:
+            self.rackrate.open_node(key)
+
+    def grouped_by(self) -> str:
+        return self.table.by.removeprefix("tag:")
+
+    def action_grouping(self, step: int) -> None:
+        """By the next of what there is to group by; not at all after the last."""
+        ways = ("", *groupings(self.rackrate.fleet))
+        place = ways.index(self.table.by) if self.table.by in ways else 0
+        self.action_group_by(ways[(place + step) % len(ways)])
+
+    def action_group_by(self, by: str) -> None:
+        """`cloud`, `region`, `type`, `project`, `user`, `state`, `tag:team`; empty: no groups."""
+        self.table.group_by(by)
+        self.redraw()
+
+    def action_fold(self) -> None:
+        if not self.table.fold():
+            self._no_fold("There is nothing to fold here")
+        self.redraw()
+
+    def action_unfold(self) -> None:
+        if not self.table.unfold():
+            self._no_fold("There is nothing to unfold here")
+        self.redraw()
+
+    def action_fold_all(self, folded: bool) -> None:
+        self.table.fold_all(folded)
+        self.redraw()
+
+    def _no_fold(self, text: str) -> None:
+        if not self.table.by:
+            self.note(f"{text}: {actions.key_of('group_by')} puts the nodes into groups.", "dim")
 
     def nothing_above(self) -> None:
         self.note(f"This is the top: {actions.key_of('quit')} quits, {actions.key_of('open')} opens a node.", "dim")
 
     def on_line_table_opened(self, event: LineTable.Opened) -> None:
-        self.rackrate.open_node(event.key)
+        self._open(event.key)
 
     def on_line_table_moved(self, event: LineTable.Moved) -> None:
         self.table.note_moved()

@@ -41,6 +41,10 @@ class TableScreen(RackrateScreen):
         """Over exactly the rows of `summed`."""
         raise NotImplementedError
 
+    def grouped_by(self) -> str:
+        """What the rows are in groups by; empty: they are in none."""
+        return ""
+
     def trouble(self) -> Line:
         """What must be said of the row under the cursor."""
         return ()
@@ -57,6 +61,8 @@ class TableScreen(RackrateScreen):
             marks_hidden=table.marks_hidden,
             filter_text=self.filter_text,
             hidden_columns=table.hidden_columns,
+            following=table.following,
+            grouped_by=self.grouped_by(),
             frozen_seconds=table.held_seconds(app.clock()),
             sorted_by="" if table.shows(table.sort_column) else table.sort_column.title,
         )
@@ -74,6 +80,13 @@ class TableScreen(RackrateScreen):
 
     def action_mark_range(self) -> None:
         self.table.mark_range()
+        self.redraw()
+
+    def action_follow(self) -> None:
+        table = self.table
+        table.following = not table.following
+        if table.following:
+            table.keep_in_view()
         self.redraw()
 
     def action_back(self) -> None:

@@ -44,6 +44,8 @@ class ArrangedTable(LineTable):
         self.passing: list[str] = []
         """Keys of the rows that the filter lets through, in their order."""
         self._marked_last: str | None = None
+        self.following = False
+        """The view goes with the row under the cursor when the order changes."""
 
     def rows(self) -> Iterable[Any]:
         """All rows, in any order."""
@@ -158,7 +160,11 @@ class ArrangedTable(LineTable):
 
     def keys_under(self, key: str | None) -> list[str]:
         """The rows that the line of that key stands for."""
-        return [key] if key is not None and key in self.keys else []
+        return [key] if key is not None and self.position(key) >= 0 else []
+
+    def keys_in_range(self, key: str) -> list[str]:
+        """The rows that are marked when that line is within a range."""
+        return [key]
 
     @property
     def marked(self) -> list[str]:
@@ -189,7 +195,7 @@ class ArrangedTable(LineTable):
         if here < 0:
             return
         first, last = sorted((here, from_ if from_ >= 0 else here))
-        self._set_marks(self.marks.union(*(self.keys_under(key) for key in self.keys[first : last + 1])))
+        self._set_marks(self.marks.union(*(self.keys_in_range(key) for key in self.keys[first : last + 1])))
         self._marked_last = self.cursor_key
         self.note_moved()
 
@@ -227,9 +233,15 @@ class ArrangedTable(LineTable):
         rows = sort_rows(rows, self._column, now, descending=self._descending, tie=self.key_of)
         if self.marks:
             self.marks &= {self.key_of(row) for row in every}
-        self.passing = [self.key_of(row) for row in rows]
-        self.set_keys(self.passing)
+        self.set_keys(self.lines_of(rows, now))
+        if self.following:
+            self.keep_in_view()
         self._forget_unseen()
+
+    def lines_of(self, rows: list[Any], now: float) -> list[str]:
+        """Keys of the lines in which these rows are shown; sets `passing`."""
+        self.passing = [self.key_of(row) for row in rows]
+        return self.passing
 
     def _forget_unseen(self) -> None:
         """Rows off the screen are formatted when they are scrolled to, with the values of that moment."""

@@ -57,7 +57,8 @@ class LineTable(ScrollView, can_focus=True):
         Binding("pagedown", "page(1)", show=False),
         Binding("home,ctrl+home", "edge(-1)", show=False),
         Binding("end,ctrl+end", "edge(1)", show=False),
-        Binding("left,right", "stay", show=False),
+        Binding("left", "sideways(-1)", show=False),
+        Binding("right", "sideways(1)", show=False),
     ]
 
     class Opened(Message):
@@ -285,8 +286,8 @@ class LineTable(ScrollView, can_focus=True):
     def action_edge(self, side: int) -> None:
         self.move_to(0 if side < 0 else len(self.keys) - 1)
 
-    def action_stay(self) -> None:
-        """Left and right do nothing: there is no sideways scrolling."""
+    def action_sideways(self, step: int) -> None:
+        """Left and right do nothing here: there is no sideways scrolling."""
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.post_message(self.Moved())
