@@ -36,7 +36,12 @@ class StubCatalog:
         )
 
     def instance(self, cloud: Any, instance_type: Any) -> Any:
-        return SimpleNamespace(gpu_count=8) if instance_type in PRICES else None
+        if instance_type not in PRICES:
+            return None
+        return SimpleNamespace(cloud=cloud, instance_type=instance_type, gpu_count=8, gpu_model=None, gpu_memory_bytes=None)
+
+    def offers(self, *_: Any, **__: Any) -> list[Any]:
+        return []
 
 
 class Clock:

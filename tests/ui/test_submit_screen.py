@@ -23,6 +23,12 @@ DRAFT = {"command": "python train.py --epochs 10", "gpus": "2", "memory": "64G",
          "name": "vit-l", "project": "vision", "cpus": "8", "interruptible": "yes"}  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def no_quote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quotes ask nodes too: only the tests of quotes have them."""
+    monkeypatch.setattr("tui.ui.screens.submit.QUOTE_SECONDS", 1000.0)
+
+
 async def until(holds: Any, seconds: float = 10) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
@@ -260,3 +266,80 @@ async def test_20x5_shows_the_field_that_has_the_cursor() -> None:
     async with running(app, (20, 5)) as pilot:
         await press(pilot, "j", "n", *["tab"] * 4)
         assert "GPU memory" in text(app)
+
+
+# -- the quote, and the command line ---------------------------------------------------------------------------
+
+
+def with_prices(app: RackrateApp) -> None:
+    """Real prices, in the place of the stand-in's three."""
+    from pricing.catalog import Catalog
+
+    app.fleet.set_catalog(Catalog.embedded())
+
+
+async def test_the_quote_follows_what_is_typed_and_never_sends_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.ui.screens.submit.QUOTE_SECONDS", 0.01)
+    app, one, two = form_app({})
+    with_prices(app)
+    async with running(app, (100, 50)) as pilot:
+        await press(pilot, "j", "n")
+        await until(lambda: "A command, and what it needs" in text(app))
+        assert "$ rackrate run" in text(app) and not sent(one, "dry_run")
+        app.screen.query_one("#field-time_limit").query_one("Input").value = "2h"  # type: ignore[attr-defined]
+        app.screen.query_one("#field-gpus").query_one("Input").value = "1"  # type: ignore[attr-defined]
+        await press(pilot, *"./run")
+        await until(lambda: "would run on" in text(app) and "of what was typed before" not in text(app))
+        shown = " ".join(text(app).split())
+        for part in ("1 of 8 A100, $8.19/h, starts at once", "at most $16.38, by its time limit of 2h00m", "(scaled)",
+                     "half of the GPU", "$ rackrate run --gpus 1 --time-limit 2h -- ./run"):  # fmt: skip
+            assert part in shown, part
+        assert not sent(one) and not sent(two) and not app.screen.is_tried  # type: ignore[attr-defined]
+        one.refusals["dry_run"] = two.refusals["dry_run"] = "the queue is full"
+        await press(pilot, "y")
+        await until(lambda: "the queue is full" in text(app))
+        app.screen.query_one("#field-gpus").query_one("Input").value = "many"  # type: ignore[attr-defined]
+        await until(lambda: "whole number" in text(app))
+        assert not errors(app), "what is wrong is told at its field when it is tried, not while one types"
+
+
+async def test_fields_that_are_seldom_needed_come_when_asked_for_and_the_command_is_copied() -> None:
+    app, _, _ = form_app({"command": "python a.py", "priority": "5"})
+    copied: list[str] = []
+    app.copy_text = lambda text, what: copied.append(text)  # type: ignore[method-assign]
+    async with running(app, (80, 24)) as pilot:
+        await press(pilot, "j", "n")
+        assert "priority" in text(app) and "soft signal" not in text(app)
+        await press(pilot, "f8")
+        assert "soft signal" in text(app) and "environment" in text(app)
+        await press(pilot, *"A=1")
+        await press(pilot, "f9")
+        assert copied == ["rackrate run --priority 5 --env A=1 -- python a.py"]
+        await press(pilot, "f8")
+        assert "soft signal" not in text(app) and "environment" in text(app)
+        await pilot.resize_terminal(20, 5)
+        await pilot.resize_terminal(200, 60)
+        await pilot.pause()
+        assert copied[0] in text(app)
+
+
+async def test_a_job_of_before_fills_the_form_and_tells_what_is_not_taken_over() -> None:
+    app, one, _ = form_app({"command": "half typed"})
+    one.known = {view.job.id: view.job for view in app.fleet["gpu-01"].jobs}
+    async with running(app, (100, 40)) as pilot:
+        await press(pilot, "j", "down")
+        await press(pilot, "e")
+        assert isinstance(app.screen, SubmitScreen)
+        draft = app.screen.draft
+        assert (draft["command"], draft["gpus"], draft["node"]) == ("python train.py --config vit.yaml", "2", "gpu-01")
+        for part in (f"{ident(1)} again", "Not taken over", "empty `node`", "ada's; this one runs as", "--memory 64G"):
+            assert part in text(app), part
+        await press(pilot, *" -x")
+        await press(pilot, "escape", "e")
+        assert app.screen.draft["command"].endswith("vit.yaml -x"), "what was typed is kept"  # type: ignore[attr-defined]
+        assert app.job_draft == {"command": "half typed"}, "and so is the other form's"
+        await press(pilot, "enter")
+        await until(lambda: "Enter sends it to gpu-01" in text(app))
+        await press(pilot, "enter")
+        await until(lambda: isinstance(app.screen, JobScreen))
+        assert sent(one)[0].command == ("python", "train.py", "--config", "vit.yaml", "-x")

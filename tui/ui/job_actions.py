@@ -1,72 +1,89 @@
-"""What a person can do to a job: stop it, by force when it does not go, signal it, copy its id.
+"""What can be done with jobs wherever they are shown: stop, signal, copy, see their log, go to their node.
 
-Invariant: the job that is asked about is the one that is acted on, whatever moved meanwhile; what went wrong is a sentence.
+Invariant: an action is bound to the jobs that were marked or under the cursor when the key was pressed, and nothing is sent to a
+node before a dialog was answered and its five seconds are over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agent import wire
 from tui import format as fmt
+from tui.blast import Sentence, counted, job_changed, names_text, shell, stop_sentences
 from tui.fleet_jobs import RUNNING, JobView
-from tui.job_rows import name_text, span
-from tui.ui.actions import read_only
+from tui.job_rows import name_text
+from tui.ui.blast import Plan, Target, ask
 from tui.ui.screens.base import RackrateScreen
-from tui.ui.screens.confirm import ConfirmScreen, SignalScreen
+from tui.ui.screens.confirm import SignalScreen
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
-    from tui.ui.app import RackrateApp
+    from tui.fleet import Fleet
 
 
 class JobActions(RackrateScreen):
-    """A screen with a job in its focus."""
+    """A screen with jobs in its focus."""
 
     def job_here(self) -> JobView | None:
-        """The job that is acted on; None: there is none."""
+        """The job under the cursor; None: there is none."""
         raise NotImplementedError
 
+    def jobs_here(self) -> list[JobView]:
+        """The jobs that are acted on: those that are marked, else the one under the cursor."""
+        here = self.job_here()
+        return [here] if here is not None else []
+
     def action_cancel_job(self) -> None:
-        view = self.job_here()
-        if view is None:
+        views = self.jobs_here()
+        stoppable = [view for view in views if view.job.state != "ended"]
+        if not views:
             self.note("There is no job here.", "dim")
-            return
-        if view.job.state == "ended":
-            self.note(f"{view.job.id} has ended: {view.job.cause or 'nothing to stop'}.", "dim")
-            return
-        force = view.job.state == "stopping"
-        name, ident = view.node.name, view.job.id
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                act(self.rackrate, name, ident, "stop", lambda client: client.cancel(ident, force=force))
-
-        self.app.push_screen(stop_question(view, self.rackrate.clock()), answered)
+        elif not stoppable:
+            ended = f"{views[0].job.id} has ended: {fmt.clean(views[0].job.cause or 'nothing to stop')}."
+            self.note(ended if len(views) == 1 else "They have all ended.", "dim")
+        else:
+            ask(self.rackrate, stop_plan(stoppable, self.rackrate.clock()))
 
     def action_signal_job(self) -> None:
-        view = self.job_here()
-        if view is None or view.job.state not in RUNNING:
+        running = [view for view in self.jobs_here() if view.job.state in RUNNING and not view.job.array_counts]
+        if not running:
             self.note("Only a job that runs can be signalled.", "dim")
             return
-        name, ident = view.node.name, view.job.id
 
         def answered(signal: str | None) -> None:
             if signal:
-                act(self.rackrate, name, ident, f"signal {signal}", lambda client: client.signal(ident, signal))
+                ask(self.rackrate, signal_plan(running, signal))
 
-        self.app.push_screen(SignalScreen(f"{ident} ({_short(view.job)}) on {fmt.clean(name)}"), answered)
+        self.app.push_screen(SignalScreen(_whom(running)), answered)
 
     def action_copy_id(self) -> None:
+        """Ids, one a line."""
+        views = self.jobs_here()
+        if views:
+            what = views[0].job.id if len(views) == 1 else counted(len(views), "id")
+            self.rackrate.copy_text("\n".join(view.job.id for view in views), what)
+
+    def action_resubmit(self) -> None:
+        """The form of a new job, filled from this one."""
         view = self.job_here()
         if view is not None:
-            self.rackrate.copy_text(view.job.id, fmt.clean(view.job.id))
+            self.rackrate.submit_again(view.node.name, view.job.id)
 
     def action_open_node(self) -> None:
         view = self.job_here()
         if view is not None:
             self.rackrate.open_node(view.node.name)
+
+    def action_open_log(self) -> None:
+        """The log of the job under the cursor, on the whole screen."""
+        view = self.job_here()
+        if view is None:
+            self.note("There is no job here.", "dim")
+            return
+        self.rackrate.open_job(view.node.name, view.job.id)
+        self.app.call_later(self.app.run_action, "whole_log", self.app.screen)
 
 
 def _short(job: wire.Job) -> str:
@@ -74,60 +91,86 @@ def _short(job: wire.Job) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def stop_question(view: JobView, now: float) -> ConfirmScreen:
-    """Says what stopping this job does now."""
-    job = view.job
-    force = job.state == "stopping"
-    where = f"{job.id} ({_short(job)}) on {fmt.clean(view.node.name)}"
-    sentences: list[tuple[str, str]] = []
-    run, cost = view.run_seconds(now), view.cost(now)
-    if run is not None:
-        money = f" and cost {fmt.usd(cost)}" if cost is not None else ""
-        sentences.append((f"{fmt.clean(job.user or 'Somebody')}'s job, which ran for {span(run)}{money}.", "text"))
+def _whom(views: Sequence[JobView]) -> str:
+    """`0abc00000001 (train-1) on gpu-01`, `3 jobs on gpu-01 and gpu-02`."""
+    if len(views) == 1:
+        return f"{views[0].job.id} ({_short(views[0].job)}) on {fmt.clean(views[0].node.name)}"
+    return f"{counted(len(views), 'job')} on {names_text(sorted({view.node.name for view in views}))}"
+
+
+def _targets(views: Sequence[JobView]) -> tuple[Target, ...]:
+    return tuple(Target(node=view.node.name, name=_short(view.job), ident=view.job.id) for view in views)
+
+
+def _event(job: wire.Job) -> wire.JobEvent:
+    return wire.JobEvent(job=job)
+
+
+def stop_plan(views: Sequence[JobView], now: float) -> Plan:
+    """Softly; by force where all of them are being stopped already. Of some that are, those that are not are meant."""
+    force = all(view.job.state == "stopping" for view in views)
+    meant = views if force else [view for view in views if view.job.state != "stopping"]
+    one, them = len(meant) == 1, "it" if len(meant) == 1 else "them"
+
+    async def send(client: AgentClient, target: Target) -> wire.Event:
+        return _event(await client.cancel(target.ident, force=force))
+
+    def changed(fleet: Fleet, target: Target) -> str | None:
+        return job_changed(fleet, target.node, target.ident, force=force)
+
+    verb, noun = ("Kill", "killing") if force else ("Stop", "stopping")
+    whom = f"job {_whom(meant)}" if one else _whom(meant)
+    return Plan(
+        doing=noun, done="killed" if force else "asked to stop", noun="job", targets=_targets(meant),
+        question=f"{verb} {whom} by force?" if force else f"{verb} {whom}?",
+        sentences=(*_stop_words(meant, force), *stop_sentences(meant, now, force=force), *_left_out(len(views) - len(meant))),
+        no=f"leave {them}", yes=f"kill {them} now" if force else f"stop {them}",
+        command=shell("job", "cancel", *(view.job.id for view in meant), *(["--force"] if force else [])),
+        changed=changed, send=send,
+    )  # fmt: skip
+
+
+def _left_out(count: int) -> list[Sentence]:
+    if not count:
+        return []
+    return [(f"{counted(count, 'job')} of these {'is' if count == 1 else 'are'} being stopped already and left out.", "dim")]
+
+
+def _stop_words(views: Sequence[JobView], force: bool) -> list[Sentence]:
+    """How they are stopped."""
     if force:
-        sentences.append(("It is being stopped already. By force every process of it is killed at once, without grace:"
-                          " what it has not saved is lost.", "idle"))  # fmt: skip
-    elif job.state == "queued":
-        sentences.append(("It has not started: it is taken out of the queue.", "text"))
-    else:
-        grace = "its grace" if job.grace_seconds is None else f"{job.grace_seconds:g} s"
-        sentences.append((f"Its first process gets SIG{fmt.clean(job.stop_signal or 'TERM').removeprefix('SIG')} and {grace} to save"
-                          " and end; then every process of it is killed.", "text"))  # fmt: skip
-    sentences.append((f"the same: rackrate job cancel {job.id}{' --force' * force}", "dim"))
-    if job.array_counts:
-        sentences.insert(0, (f"All of its {sum(job.array_counts.values())} tasks.", "idle"))
-    question = f"Kill job {where} by force?" if force else f"Stop job {where}?"
-    return ConfirmScreen(question, sentences, "leave it", "kill it now" if force else "stop it")
+        return [("What is being stopped already: by force every process of it is killed at once, without grace, and what it has not"
+                 " saved is lost.", "idle")]  # fmt: skip
+    found: list[Sentence] = []
+    running = [view.job for view in views if view.job.state in RUNNING]
+    if running:
+        signals = {(job.stop_signal or "TERM").removeprefix("SIG") for job in running}
+        graces = {job.grace_seconds for job in running}
+        grace = next(iter(graces)) if len(graces) == 1 else None
+        signal = f"SIG{fmt.clean(signals.pop())}" if len(signals) == 1 else "its signal"
+        time = f"{grace:g} s" if grace is not None else "its grace"
+        found.append((f"{'Its' if len(views) == 1 else 'Each'} first process gets {signal} and {time} to save and end; then every"
+                      " process is killed.", "text"))  # fmt: skip
+    if len(running) < len(views):
+        found.append(("What has not started is taken out of the queue.", "text"))
+    return found
 
 
-Call = Callable[["AgentClient"], Awaitable[wire.Job]]
+def signal_plan(views: Sequence[JobView], signal: str) -> Plan:
+    async def send(client: AgentClient, target: Target) -> wire.Event:
+        return _event(await client.signal(target.ident, signal))
 
+    def changed(fleet: Fleet, target: Target) -> str | None:
+        return job_changed(fleet, target.node, target.ident, running=True)
 
-def act(app: RackrateApp, name: str, ident: str, verb: str, call: Call) -> None:
-    """Asks the node; the answer is in the fleet and in the status line when it comes."""
-    if read_only():
-        tell(app, f"{verb} {ident}: refused, this is read-only.", "idle")
-        return
-    app.asking.start(_act(app, name, ident, verb, call))
-
-
-async def _act(app: RackrateApp, name: str, ident: str, verb: str, call: Call) -> None:
-    from agent.client import ClientError
-    from tui.errors import RackrateError
-
-    tell(app, f"{verb} {ident}: asking {fmt.clean(name)} ...", "dim")
-    try:
-        async with app.asking.client(name) as client:
-            job = await call(client)
-    except (ClientError, RackrateError) as error:
-        tell(app, f"{verb} {ident}: {fmt.clean(getattr(error, 'text', None) or str(error))}", "lost")
-        return
-    app.fleet.apply(name, wire.JobEvent(job=job), app.clock())
-    tell(app, f"{verb} {ident}: done, it is {job.state}", "accent")
-    app.redraw()
-
-
-def tell(app: RackrateApp, text: str, style: str) -> None:
-    """In the status line of whatever screen is on top."""
-    if isinstance(app.screen, RackrateScreen):
-        app.screen.note(text, style)
+    shown, one = fmt.clean(signal), len(views) == 1
+    owners = sorted({view.job.user for view in views if view.job.user})
+    whose = f" They are of {names_text(owners)}." if owners and not one else f" It is of {names_text(owners)}." if owners else ""
+    return Plan(
+        doing=f"sending {shown} to", done=f"sent {shown} to", noun="job", targets=_targets(views),
+        question=f"Send {shown} to {_whom(views)}?",
+        sentences=((f"It goes once to the first process of {'the job' if one else 'each'}, which does with it what it was made to do;"
+                    f" most programs end at a signal that they do not know.{whose}", "text"),),
+        no="send nothing", yes="send it", command=shell("job", "signal", signal, *(view.job.id for view in views)),
+        changed=changed, send=send,
+    )  # fmt: skip

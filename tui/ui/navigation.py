@@ -140,6 +140,8 @@ class Navigation(MoneyScreens):
                 self.open_job(name, ident)
             case Place("gpu", (name, uuid)):
                 self.open_gpu(name, uuid)
+            case Place("again", (name, ident)):
+                self.submit_again(name, ident)
             case Place("submit"):
                 self.action_submit()
             case Place(kind, of) if kind in SCREENS:
@@ -206,6 +208,21 @@ class Navigation(MoneyScreens):
         from tui.ui.screens.submit import SubmitScreen
 
         self.go(Place("submit"), lambda: SubmitScreen(node))
+
+    def submit_again(self, name: str, ident: str) -> None:
+        """The form of a new job, filled from one of before."""
+        from getpass import getuser
+
+        from tui.job_again import again
+        from tui.ui.job_form import NODE
+        from tui.ui.screens.submit import SubmitScreen
+
+        view = self.fleet.job(name, ident)
+        if view is not None:
+            found = again(view.job, self.now(), getuser())
+            told = (f"It stays on {name}: empty `node`, and it goes to the first that fits.", *found.told)
+            draft = {**found.draft, NODE: name}
+            self.go(Place("again", (name, ident)), lambda: SubmitScreen(again=(name, ident), draft=draft, told=told))
 
     def action_alerts(self) -> None:
         self.open_kept("alerts")

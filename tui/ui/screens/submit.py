@@ -1,14 +1,16 @@
-"""A form for a new job: what to run and within which limits, what a dry run says about it, and then it is sent.
+"""A form for a new job: what to run and within which limits, what it would cost while one types, and what a dry run says.
 
 Invariant: nothing is sent that was not tried as it stands, and what was typed survives every error, and leaving the form.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.timer import Timer
 from textual.widgets import Input
 
 from agent import wire
@@ -20,6 +22,7 @@ from tui.ui.job_form import (
     NODE,
     Wrong,
     candidates,
+    command_line,
     field_of_refusal,
     named_node,
     plan_lines_of,
@@ -28,7 +31,10 @@ from tui.ui.job_form import (
     with_price,
 )
 from tui.ui.lines import BLANK, Line, fitted, wrapped
+from tui.ui.live_quote import LiveQuote
 from tui.ui.panes.node import rule
+from tui.ui.places import Place
+from tui.ui.reading import Reading
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.widgets.form import FormField, Switch
 from tui.ui.widgets.lines_view import LinesView, RaisedLines
@@ -38,6 +44,12 @@ TWO_SIDES_FROM = 76
 """Columns from which the fields stand in two columns."""
 MOST_ASKED = 6
 """Nodes that are asked for the first that fits."""
+QUOTE_SECONDS = 0.3
+"""After the last key the quote is asked for."""
+REASONS_FROM_ROWS = 30
+"""On a lower screen what speaks against each alternative is left out."""
+LINE_ROWS = 3
+"""At most, for the command line."""
 
 
 class SubmitScreen(RackrateScreen):
@@ -48,40 +60,73 @@ class SubmitScreen(RackrateScreen):
     CSS = """
     SubmitScreen VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; padding: 1 0 0 0; }
     SubmitScreen.-low VerticalScroll { padding: 0; }
-    SubmitScreen #sides { height: auto; layout: vertical; }
-    SubmitScreen #sides.-two { layout: horizontal; }
+    SubmitScreen .sides { height: auto; layout: vertical; }
+    SubmitScreen .sides.-two { layout: horizontal; }
     SubmitScreen .side { height: auto; width: 1fr; }
-    SubmitScreen #plan { height: auto; margin: 1 0 0 1; }
+    SubmitScreen #told, SubmitScreen #quote, SubmitScreen #plan { height: auto; margin: 1 0 0 1; }
+    SubmitScreen.-low #quote { margin: 0 0 0 1; }
+    SubmitScreen #line { height: 1; }
     """
 
-    def __init__(self, node: str = "") -> None:
+    def __init__(
+        self,
+        node: str = "",
+        again: tuple[str, str] | None = None,
+        draft: Mapping[str, str] | None = None,
+        told: Sequence[str] = (),
+    ) -> None:
+        """`again`: node and id of the job of before whose `draft` it begins with; `told`: what of it is not taken over."""
         super().__init__()
         self._node = node
+        self._again = "" if again is None else again[1]
+        self._of = again
+        self._first = draft or {}
+        self._told = tuple(told)
+        self._more = False
+        self._timer: Timer | None = None
+        self._live = LiveQuote(self, self._planned, self._dry_run, self._show_quote)
         self._tried: tuple[dict[str, str], NodeView, wire.JobSpec, wire.JobPlan] | None = None
         self._busy = False
         self._problem = ""
 
     def compose(self) -> ComposeResult:
-        draft = dict(self.rackrate.job_draft)
+        draft = dict(self.rackrate.again_drafts.get(self._again, self._first) if self._again else self.rackrate.job_draft)
         if self._node:
             draft[NODE] = self._node
         names = tuple(view.name for view in self.rackrate.fleet)
         made = {field.key: FormField(field, draft.get(field.key, ""), names if field.key == NODE else ()) for field in FIELDS}
-        yield RaisedLines([((" New job", "title"), ("   nothing is sent before you have seen its dry run", "dim"))], id="title")
+        yield RaisedLines([self._title()], id="title")
         with VerticalScroll(can_focus=False):
-            yield from (made[field.key] for field in FIELDS if field.side == 0)
-            with Horizontal(id="sides"):
-                for side in (1, 2):
-                    with Vertical(classes="side"):
-                        yield from (made[field.key] for field in FIELDS if field.side == side)
-            plan = LinesView(id="plan")
-            plan.can_focus = False
-            yield plan
+            for wide, left, right in ((0, 1, 2), (3, 4, 5)):
+                yield from (made[field.key] for field in FIELDS if field.side == wide)
+                with Horizontal(classes="sides"):
+                    for side in (left, right):
+                        with Vertical(classes="side"):
+                            yield from (made[field.key] for field in FIELDS if field.side == side)
+            for name in ("told", "quote", "plan"):
+                yield _Pane(id=name)
+        yield _Pane(id="line")
         yield StatusLine(self.rackrate.clock)
         yield Footer("submit")
 
+    @property
+    def place(self) -> Place | None:
+        return super().place if self._of is None else Place("again", self._of)
+
+    def crumb(self) -> str:
+        return f"{self._again} again" if self._again else super().crumb()
+
+    def _title(self) -> Line:
+        name = f" {self._again} again" if self._again else " New job"
+        return ((name, "title"), ("   nothing is sent before you have seen its dry run", "dim"))
+
     def on_mount(self) -> None:
         self.query_one(Input).focus()
+        self._fit_fields()
+        self._quote_soon()
+
+    async def on_unmount(self) -> None:
+        self._live.close()
 
     @property
     def draft(self) -> dict[str, str]:
@@ -95,15 +140,50 @@ class SubmitScreen(RackrateScreen):
 
     def draw(self) -> None:
         columns, rows = self.app.size
-        self.query_one("#sides").set_class(columns >= TWO_SIDES_FROM, "-two")
+        for sides in self.query(".sides"):
+            sides.set_class(columns >= TWO_SIDES_FROM, "-two")
         self.set_class(rows < 20, "-low")
+        self._show_told()
+        self._show_quote()
         self._show_plan()
+        self._show_line()
+
+    def _fit_fields(self) -> None:
+        """Those that are seldom needed are there when they are asked for, or say something."""
+        for each in self.query(FormField):
+            each.display = not each.field.more or self._more or bool(each.value)
+
+    def _pane(self, name: str, lines: list[Line]) -> None:
+        pane = self.query_one(name, LinesView)
+        pane.display = bool(lines)
+        pane.styles.height = max(1, len(lines))
+        pane.show(lines)
+
+    @property
+    def _cells(self) -> int:
+        return max(20, self.app.size.width - 3)
+
+    def _show_told(self) -> None:
+        lines = [line for text in self._told for line in wrapped(text, "idle", self._cells, "  ")]
+        self._pane("#told", [rule("Not taken over", self._cells), *lines] if lines else [])
+
+    def _show_quote(self) -> None:
+        if self.is_attached and self.query("#quote"):
+            reasons = self.app.size.height >= REASONS_FROM_ROWS
+            self._pane("#quote", self._live.lines(self.draft, self._cells, reasons=reasons))
+
+    def _show_line(self) -> None:
+        """The same as a command, in as many lines as there is room for."""
+        rows, pane = self.app.size.height, self.query_one("#line", LinesView)
+        cells = max(12, self.app.size.width - 2)
+        most = LINE_ROWS if rows >= 24 else 1
+        lines = _folded(f"$ {fmt.clean(command_line(self.draft))}", cells, most)
+        pane.display = rows >= 6
+        pane.styles.height = len(lines)
+        pane.show([((f" {text}", "dim"),) for text in lines])
 
     def _show_plan(self) -> None:
-        pane, cells = self.query_one("#plan", LinesView), max(20, self.app.size.width - 3)
-        lines = self._plan_lines(cells)
-        pane.styles.height = len(lines)
-        pane.show(lines)
+        self._pane("#plan", self._plan_lines(self._cells))
         if not self.query_one(StatusLine).display:
             return
         word, style = self._standing()
@@ -137,11 +217,25 @@ class SubmitScreen(RackrateScreen):
         self._changed(None)
 
     def _changed(self, field: FormField | None) -> None:
-        self.rackrate.job_draft = self.draft
+        if self._again:
+            self.rackrate.again_drafts[self._again] = self.draft
+        else:
+            self.rackrate.job_draft = self.draft
         self._problem = ""
         if field is not None:
             field.say("")
+        self._quote_soon()
+        self._show_quote()
         self._show_plan()
+        self._show_line()
+
+    def _quote_soon(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(QUOTE_SECONDS, lambda: self._live.ask(self.draft))
+
+    def on_reading_done(self, event: Reading.Done) -> None:
+        self._live.take(event)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.action_send()
@@ -160,6 +254,17 @@ class SubmitScreen(RackrateScreen):
         self._show_plan()
 
     # -- what it does ------------------------------------------------------------------------------------------
+
+    def action_more_fields(self) -> None:
+        """Those that are seldom needed, or without them again."""
+        self._more = not self._more
+        self._fit_fields()
+        first = next((each for each in self.query(FormField) if each.field.more and self._more), None)
+        (first.query_one(Input) if first is not None else self.query_one(Input)).focus()
+
+    def action_copy_line(self) -> None:
+        """The command that does the same."""
+        self.rackrate.copy_text(command_line(self.draft), "the command")
 
     def action_try_out(self) -> None:
         """The dry run of what is typed."""
@@ -254,3 +359,15 @@ class SubmitScreen(RackrateScreen):
 
     def action_back(self) -> None:
         self.app.pop_screen()
+
+
+class _Pane(LinesView, can_focus=False):
+    """Lines that are only read."""
+
+
+def _folded(text: str, cells: int, most: int) -> list[str]:
+    """Cut anywhere, as a terminal does; what does not fit ends with `…`."""
+    rows = [text[at : at + cells] for at in range(0, len(text), cells)] or [""]
+    if len(rows) > most:
+        rows = [*rows[: most - 1], rows[most - 1][: cells - 1] + "…"]
+    return rows
