@@ -65,6 +65,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Nothing is changed on any node: the app has no such keys, `run`, `job cancel` and `job signal` are refused."""
     filters: dict[str, str] = {}
     """Queries that are kept: `mine = "user:me"` is `@mine` wherever a query is written."""
+    max_kbps: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+    """Kilobits a second that the app may write to the terminal; 0: no limit; not given: 256 over SSH."""
     silent_seconds: Annotated[float, msgspec.Meta(ge=4, le=86_400)] = 15.0
     """A node that was not heard for longer is lost, and an alert (`node_silent`)."""
 
@@ -166,8 +168,13 @@ def check_timezone(name: str, where: str) -> None:
 def check_filters(filters: Mapping[str, str], where: str) -> None:
     """Raises when a name cannot stand behind `@`. What a query says is checked where it is used: rows differ in their keys."""
     for name in filters:
-        if not re.fullmatch(r"[\w-]+", name):
-            raise ConfigurationError(f"{where}: filters: `{name}` is no name; letters, digits, `_` and `-` make one, as in `mine`.")
+        if problem := filter_name_problem(name):
+            raise ConfigurationError(f"{where}: filters: {problem}")
+
+
+def filter_name_problem(name: str) -> str | None:
+    """Why a name cannot stand behind `@`; None: it can."""
+    return None if re.fullmatch(r"[\w-]+", name) else f"`{name}` is no name; letters, digits, `_` and `-` make one, as in `mine`."
 
 
 def check_node(node: NodeConfig, where: object) -> None:
@@ -206,7 +213,7 @@ def add_node(paths: Paths, node: NodeConfig) -> None:
     config = load(paths)
     if any(n.name == node.name for n in config.nodes):
         raise ConfigurationError(f"A node named `{node.name}` is already there; remove it first or give --name.")
-    document = _document(paths)
+    document = _document(paths.config_file)
     tables = document.setdefault("nodes", tomlkit.aot())
     table = tomlkit.table()
     for key, value in msgspec.to_builtins(node).items():
@@ -225,7 +232,7 @@ def remove_node(paths: Paths, name: str) -> None:
         near = difflib.get_close_matches(name, [n.name for n in config.nodes], 1)
         hint = f" Did you mean `{near[0]}`?" if near else ""
         raise ConfigurationError(f"There is no node named `{name}`.{hint}")
-    document = _document(paths)
+    document = _document(paths.config_file)
     tables = document["nodes"]
     for index in reversed(range(len(tables))):
         if tables[index].get("name") == name:
@@ -235,13 +242,38 @@ def remove_node(paths: Paths, name: str) -> None:
     _write(paths.config_file, tomlkit.dumps(document))
 
 
-def _document(paths: Paths):  # noqa: ANN202 - tomlkit is imported lazily
+def keep_filter(file: Path, name: str, query: str) -> None:
+    """Writes `name = "query"` into `[filters]`; the rest of the file stays as it was."""
+    import tomlkit
+
+    document = _document(file)
+    document.setdefault("filters", tomlkit.table())[name] = query
+    check(tomllib.loads(text := tomlkit.dumps(document)), file)
+    _write(file, text)
+
+
+def forget_filter(file: Path, name: str) -> None:
+    """Takes the name out of `[filters]`, and the table with its last one."""
+    import tomlkit
+
+    document = _document(file)
+    table = document.get("filters", {})
+    if name in table:
+        del table[name]
+        if not table:
+            del document["filters"]
+        _write(file, tomlkit.dumps(document))
+
+
+def _document(file: Path):  # noqa: ANN202 - tomlkit is imported lazily
     import tomlkit
 
     try:
-        return tomlkit.parse(paths.config_file.read_text(encoding="utf-8"))
+        return tomlkit.parse(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return tomlkit.document()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise ConfigurationError(f"{file}: {_reason(error)}; nothing was written.") from None
 
 
 def _write(file: Path, text: str) -> None:

@@ -39,9 +39,12 @@ class Said(NamedTuple):
 class Watcher:
     """`every`: seconds between two lines of money. `wanted` selects nodes; what happens on others is not said."""
 
-    def __init__(self, wanted: Callable[[NodeView, float], bool], *, every: float = MONEY_SECONDS) -> None:
+    def __init__(
+        self, wanted: Callable[[NodeView, float], bool], *, every: float = MONEY_SECONDS, with_jobs: bool = True
+    ) -> None:
         self._wanted = wanted
         self._every = every
+        self._with_jobs = with_jobs
         self._began: float | None = None
         self._settled = False
         self._money_at = 0.0
@@ -174,6 +177,8 @@ class Watcher:
 
     def _of_jobs(self, fleet: Fleet, now: float) -> list[Said]:
         """Of a node that is heard for the first time its jobs are only noted."""
+        if not self._with_jobs:
+            return []
         heard = {view.name for view in fleet if view.sample is not None}
         if fleet.jobs_version == self._jobs_version and heard == self._known_jobs:
             return []
@@ -195,24 +200,7 @@ class Watcher:
         if step == before:
             return
         self._jobs[view.key] = step
-        who = f", {fmt.clean(job.user)}" if job.user else ""
-        what = f"job {fmt.clean(job.id)} ({name_text(job)[:60]}{who}) on {fmt.clean(view.node.name)}"
-        cost = view.cost(now)
-        facts = {
-            "node": view.node.name, "job": job.id, "name": job.name, "user": job.user, "state": job.state, "cause": job.cause,
-            "cost": None if cost is None else format(cost, "f"), "run_seconds": view.run_seconds(now), "attempt": job.attempt,
-        }  # fmt: skip
-        match step:
-            case "queued":
-                why = f": {fmt.clean(job.reason)}" if job.reason else ""
-                yield Said("job", f"{what} {'waits again' if before else 'waits'}{why}", facts)
-            case "running":
-                yield Said("job", f"{what} started", facts)
-            case _:
-                took = f", ran {span(view.run_seconds(now))}" if view.run_seconds(now) is not None else ""
-                paid = f", {fmt.usd(cost)}" if cost is not None else ""
-                why = f": {fmt.clean(job.evidence)}" if job.evidence and job.cause != "exit:0" else ""
-                yield Said("job", f"{what} ended: {fmt.clean(job.cause or 'done')}{took}{paid}{why}", facts)
+        yield job_said(view, step, again=before is not None, now=now)
 
     # -- money ----------------------------------------------------------------------------------------------------------------
 
@@ -228,6 +216,28 @@ class Watcher:
             "gpus_held": totals.gpus_held, "usd_per_hour": money(totals.usd_per_hour), "unpriced": totals.unpriced,
             "idle_usd_per_hour": money(totals.idle_usd_per_hour),
         }  # fmt: skip
+
+
+def job_said(view: JobView, step: str, *, again: bool, now: float) -> Said:
+    """A job reached `step` (`queued`, `running`, `ended`). `again`: it had been further already."""
+    job = view.job
+    who = f", {fmt.clean(job.user)}" if job.user else ""
+    what = f"job {fmt.clean(job.id)} ({name_text(job)[:60]}{who}) on {fmt.clean(view.node.name)}"
+    cost, ran = view.cost(now), view.run_seconds(now)
+    facts = {
+        "node": view.node.name, "job": job.id, "name": job.name, "user": job.user, "state": job.state, "cause": job.cause,
+        "cost": None if cost is None else format(cost, "f"), "run_seconds": ran, "attempt": job.attempt,
+    }  # fmt: skip
+    match step:
+        case "queued":
+            why = f": {fmt.clean(job.reason)}" if job.reason else ""
+            return Said("job", f"{what} {'waits again' if again else 'waits'}{why}", facts)
+        case "running":
+            return Said("job", f"{what} started", facts)
+    took = f", ran {span(ran)}" if ran is not None else ""
+    paid = f", {fmt.usd(cost)}" if cost is not None else ""
+    why = f": {fmt.clean(job.evidence)}" if job.evidence and job.cause != "exit:0" else ""
+    return Said("job", f"{what} ended: {fmt.clean(job.cause or 'done')}{took}{paid}{why}", facts)
 
 
 def _count(number: int, name: str) -> str:

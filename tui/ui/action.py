@@ -10,9 +10,11 @@ from typing import Literal
 import msgspec
 
 Scope = Literal[
-    "app", "fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "price", "advice", "card", "help"
+    "app", "fleet", "node", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help"
 ]  # fmt: skip
-SCREENS: tuple[Scope, ...] = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "price", "advice", "card", "help")
+SCREENS: tuple[Scope, ...] = (
+    "fleet", "node", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help",
+)  # fmt: skip
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EVERYWHERE: tuple[Scope, ...] = SCREENS
-TABLES: tuple[Scope, ...] = ("fleet", "jobs", "costs", "market")
+TABLES: tuple[Scope, ...] = ("fleet", "jobs", "costs", "market", "events", "budgets")
 MONEY: tuple[Scope, ...] = ("costs", "market", "advice")
 LOOKS: tuple[Scope, ...] = tuple(scope for scope in SCREENS if scope != "submit")
 """Screens on which nothing is typed."""

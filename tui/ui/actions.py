@@ -24,6 +24,9 @@ MORE_NAMES = {
     "ctrl+q": "Ctrl+Q", "f5": "F5", "f11": "F11", "f12": "F12", "insert": "Ins", "delete": "Del", "ctrl+insert": "Ctrl+Ins",
     "ctrl+t": "Ctrl+T", "alt+left": "Alt+←", "alt+right": "Alt+→", "minus": "-", "plus": "+", "shift+tab": "Shift+Tab", "shift+f5": "Shift+F5", "shift+f7": "Shift+F7",
     "ctrl+space": "Ctrl+Space", "shift+f8": "Shift+F8", "left": "←", "right": "→", "shift+left": "Shift+←", "shift+right": "Shift+→",
+    "shift+f9": "Shift+F9",
+    "shift+f10": "Shift+F10",
+    "shift+f11": "Shift+F11",
 }  # fmt: skip
 
 

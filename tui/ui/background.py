@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from textual.message import Message
 
+from tui.ui.kept_filters import KeptFilters
 from tui.ui.ledger import EVERY_SECONDS, RETRY_SECONDS, in_background, read_costs
-from tui.ui.navigation import Navigation
 from tui.ui.panes.header import Costs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class CostsRead(Message):
         self.costs = costs
 
 
-class Background(Navigation):
+class Background(KeptFilters):
     """The attributes are set by the app."""
 
     clock: Callable[[], float]

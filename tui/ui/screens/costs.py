@@ -55,6 +55,8 @@ class CostsScreen(TableScreen):
         self.grouping = groupings_left(())[0]
         self._before: list[Grouping] = []
         """The groupings that were drilled from."""
+        self._given = False
+        """Another screen said what to narrow to: Esc goes back there, and this one forgets it."""
         self._groups: Reading[Groups] = Reading(self)
         self._days: Reading[Days] = Reading(self)
 
@@ -164,6 +166,12 @@ class CostsScreen(TableScreen):
         error = self._groups.error or self._days.error
         return cropped(((fmt.clean(error), "lost"),), 400) if error else ()
 
+    def show_only(self, filters: Filters) -> None:
+        """This month's costs of one project, user or tag, or of everything."""
+        self.back, self.filters, self._before, self._given = 0, filters, [], bool(filters)
+        self.grouping = groupings_left(filters)[0]
+        self.redraw()
+
     # -- what can be done -------------------------------------------------------------------------------------
 
     def action_open(self) -> None:
@@ -183,6 +191,8 @@ class CostsScreen(TableScreen):
     def nothing_above(self) -> None:
         """Without a filter: one step out of what was drilled into, else back to the screen before."""
         if not self._before:
+            if self._given:
+                self._given, self.filters, self.grouping = False, (), groupings_left(())[0]
             self.app.pop_screen()
             return
         self.grouping = self._before.pop()

@@ -1,0 +1,104 @@
+"""What happened while the app was open, and before where agents still tell it: nodes, jobs, alerts, notices, prices.
+
+Invariant: the list goes on in the background whatever screen is open; an event leads to the node or the job it is about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from tui.events import EVENT_WORDS, KINDS
+from tui.format import clean
+from tui.ui import actions
+from tui.ui.lines import Line, wrapped
+from tui.ui.screens.table import TableScreen
+from tui.ui.widgets.events_table import EventsTable
+from tui.ui.widgets.header import Header
+from tui.ui.widgets.line_table import LineTable
+from tui.ui.widgets.lines_view import RaisedLines
+from tui.ui.widgets.status import FilterBar, Footer, StatusLine
+
+EXAMPLE = "kind:job user:me level:bad age<1h node:gpu-01"
+WHOLE_FROM_ROWS, WHOLE_ROWS = 16, 2
+NOTHING: tuple[Line, ...] = (
+    (("  Nothing happened yet.", "strong"),),
+    (),
+    (("  What will stand here: ", "dim"), ("nodes that fall silent or come back, jobs that start and end,", "dim")),
+    (("  alerts, notices of the cloud, drained nodes, prices that change.", "dim"),),
+    (("  rackrate watch --plain", "key"), ("    says the same as lines, for a log or a screen reader", "dim")),
+)
+NO_MATCH: tuple[Line, ...] = ((("  No event matches this filter. Esc clears it.", "dim"),),)
+
+
+class EventsScreen(TableScreen):
+    """Enter opens the job or the node."""
+
+    SCOPE = "events"
+    ROWS = "Events"
+    BINDINGS: ClassVar = actions.bindings("events")
+
+    def compose(self) -> ComposeResult:
+        app = self.rackrate
+        yield Header()
+        yield EventsTable(app.events, app.clock, app.now, app.zone)
+        yield RaisedLines(id="whole")
+        yield FilterBar(EVENT_WORDS, EXAMPLE)
+        yield StatusLine(app.clock)
+        yield Footer("events")
+
+    def on_mount(self) -> None:
+        self.table.focus()
+
+    def on_screen_resume(self) -> None:
+        self.rackrate.ask_past_events()
+
+    @property
+    def table(self) -> EventsTable:
+        return self.query_one(EventsTable)
+
+    def draw(self) -> None:
+        self.show_header()
+        self.table.explain(NO_MATCH if len(self.rackrate.events) else NOTHING)
+        self.table.update(self.rackrate.clock())
+        self.show_status()
+        self._show_whole()
+
+    def _show_whole(self) -> None:
+        """What is under the cursor in full, where there are lines for it."""
+        pane, row, (columns, rows) = self.query_one("#whole", RaisedLines), self.table.chosen, self.app.size
+        pane.display = rows >= WHOLE_FROM_ROWS and row is not None
+        if row is not None:
+            pane.styles.height = WHOLE_ROWS
+            pane.show(wrapped(clean(row.event.text), "text", columns - 1, " ")[:WHOLE_ROWS])
+
+    def sums(self) -> tuple[Line, ...]:
+        """How many, by kind."""
+        keys = self.summed()
+        rows = [self.table.row_of(key).event for key in keys]
+        counts = Counter(event.kind for event in rows)
+        bad = sum(event.level == "bad" for event in rows)
+        parts: list[Line] = [((f"{len(keys)} event{'s' * (len(keys) != 1)}", "text"),)]
+        parts += [((f"{kind} ", "dim"), (str(counts[kind]), "text")) for kind in KINDS if counts[kind]]
+        if bad:
+            parts.insert(1, ((f"✗ {bad} bad", "lost"),))
+        return tuple(parts)
+
+    def action_open(self) -> None:
+        row, app = self.table.chosen, self.rackrate
+        if row is None:
+            return
+        event = row.event
+        if event.job and app.fleet.job(event.node, event.job) is not None:
+            app.open_job(event.node, event.job)
+        elif event.node in app.fleet:
+            app.open_node(event.node)
+        elif event.kind == "budget":
+            app.action_budgets()
+        else:
+            self.note(f"{event.node or 'This'} is not among the nodes any more.", "dim")
+
+    def on_line_table_opened(self, event: LineTable.Opened) -> None:
+        self.action_open()

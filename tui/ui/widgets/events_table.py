@@ -1,0 +1,80 @@
+"""The table of what happened, the newest first.
+
+Invariant: an event never changes; only its age does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from datetime import datetime, tzinfo
+
+from tui import format as fmt
+from tui.columns import Column
+from tui.events import EventLog, EventLook
+from tui.ui.lines import Line, fitted
+from tui.ui.widgets.arranged_table import ArrangedTable
+
+EVENT_COLUMNS: tuple[Column, ...] = (
+    Column(id="when", title="WHEN", width=12, priority=3, sort_key="1", descending=True,
+           value=lambda row, now: (row.event.at, row.event.number), text=lambda row, now: ""),
+    Column(id="age", title="AGO", width=5, priority=1, align="right",
+           value=lambda row, now: None, text=lambda row, now: fmt.age(row.event.age_seconds(row.at))),
+    Column(id="kind", title="KIND", width=6, priority=2, sort_key="2",
+           value=lambda row, now: row.event.kind, text=lambda row, now: row.event.kind),
+    Column(id="node", title="NODE", width=14, priority=4, sort_key="3",
+           value=lambda row, now: row.event.node or None, text=lambda row, now: fmt.clean(row.event.node) or fmt.UNKNOWN),
+    Column(id="what", title="WHAT", width=30, priority=1, flex=True,
+           value=lambda row, now: None, text=lambda row, now: fmt.clean(row.event.text)),
+)  # fmt: skip
+SIGNS = {"good": "✓", "warning": "!", "bad": "✗", "": " "}
+"""Before what happened, so that it is not told by colour alone."""
+_STYLES = {"good": "accent", "warning": "idle", "bad": "lost", "": "text"}
+
+
+class EventsTable(ArrangedTable):
+    """`zone` is the reader's."""
+
+    def __init__(self, log: EventLog, clock: Callable[[], float], now: Callable[[], datetime], zone: tzinfo) -> None:
+        super().__init__(EVENT_COLUMNS, "when", clock, id="events")
+        self._descending = True
+        self._log = log
+        self._now = now
+        self._zone = zone
+        self._by_key: dict[str, EventLook] = {}
+        self._version = -1
+
+    @property
+    def chosen(self) -> EventLook | None:
+        return self._by_key.get(self.cursor_key) if self.cursor_key is not None else None
+
+    def rows(self) -> Iterable[EventLook]:
+        at = self._now()
+        self._version = self._log.version
+        self._by_key = {str(event.number): EventLook(event, at) for event in self._log}
+        return self._by_key.values()
+
+    def key_of(self, row: EventLook) -> str:
+        return str(row.event.number)
+
+    def row_of(self, key: str) -> EventLook:
+        return EventLook(self._by_key[key].event, self._now())
+
+    def changed(self) -> bool:
+        return self._log.version != self._version
+
+    def look_of(self, row: EventLook, now: float) -> Hashable:
+        return fmt.age(row.event.age_seconds(row.at))
+
+    def cell(self, row: EventLook, column: Column, cells: int, now: float) -> Line:
+        event = row.event
+        if column.id == "what":
+            return ((f"{SIGNS[event.level]} ", _STYLES[event.level]), (fitted(column.text(row, now), cells - 2), "text"))
+        text = when_text(event.at, row.at, self._zone) if column.id == "when" else column.text(row, now)
+        style = {"when": "dim", "age": "text", "kind": "accent", "node": "strong"}[column.id]
+        return ((fitted(text, cells, right=column.align == "right"), style),)
+
+
+def when_text(at: datetime, now: datetime, zone: tzinfo) -> str:
+    """`14:05:10`, of another day `Nov 29 14:05`."""
+    local, today = at.astimezone(zone), now.astimezone(zone).date()
+    return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%b %d %H:%M}"
