@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from pricing.catalog import Catalog
 
 BOOK = "prices.db"
+SHIPPED = "shipped-prices"
 
 
 def overlaid(path: Path | None, complain: Callable[[str], None] = lambda sentence: None) -> Catalog:
     """The catalog over the price book at `path`, as far as there is one."""
-    from pricing.catalog import Catalog
-
-    shipped = Catalog.embedded()
+    shipped = _shipped(path)
     if path is None or not path.is_file():
         return shipped
     from pricing.errors import PriceBookError
@@ -30,6 +29,14 @@ def overlaid(path: Path | None, complain: Callable[[str], None] = lambda sentenc
     except PriceBookError as fault:
         complain(f"{fault} Until then the prices that ship with the program count.")
         return shipped
+
+
+def _shipped(path: Path | None) -> Catalog:
+    """What ships with this program; in a recording of another version's fleet, what shipped with that."""
+    from pricing.catalog import Catalog
+
+    other = None if path is None else path.with_name(SHIPPED)
+    return Catalog(other) if other is not None and other.is_dir() else Catalog.embedded()
 
 
 def stamp(path: Path | None) -> tuple[tuple[int, int] | None, ...]:

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tui.cli_time import add_record_options
 from tui.job_options import OPTIONS
 
 RUN_EPILOG = """examples:
@@ -52,6 +53,7 @@ def add_job_commands(commands: Any, command: Add, json: Callable[[argparse.Argum
     listing.add_argument("query", nargs="*", metavar="QUERY", help="e.g. state:running user:ada cause:oom node:gpu-01")
     listing.add_argument("--all", action="store_true", help="also those that ended")
     json(listing)
+    add_record_options(listing)
     job = command(commands, "job", "jobs:usage", "show, follow, cancel, signal or wait for a job")
     _epilog(job, JOB_EPILOG)
     _add_actions(job.add_subparsers(title="actions", metavar="ACTION"), command, json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from tui.cli_time import add_record_options
 from tui.spending import add_spending_options
 
 FORMATS = ("text", "csv", "json", "parquet", "html", "markdown", "focus")
@@ -51,4 +52,5 @@ def add_report_command(
         "--account", metavar="ID", help="with --compare: only what this account is charged is ours; with focus: its id"
     )
     money(report)
+    add_record_options(report)
     json(report)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tui import format as fmt
@@ -73,7 +73,7 @@ def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Prints today's and this month's cost."""
     from pricing.attribution import cost_summary
 
-    name, now, pricing = context.timezone_name(arguments.tz), datetime.now(UTC), pricing_of(context, arguments)
+    name, now, pricing = context.timezone_name(arguments.tz), context.now(), pricing_of(context, arguments)
     with context.open_ledger() as ledger:
         code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
         notice(ledger, pricing, arguments, now)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import time
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
 
 def look(context: Context) -> Fleet:
     """Asks all nodes once."""
-    from tui.fetch import fetch
-
-    with context.nodes() as nodes:
-        return asyncio.run(fetch(nodes, context.client_for, context.catalog()))
+    return context.fleet()
 
 
 def verdict(fleet: Fleet, *, quiet: bool = False) -> ExitCode:
@@ -53,7 +49,7 @@ def nodes(context: Context, arguments: argparse.Namespace) -> ExitCode:
     from tui.records import node_record, totals_record
 
     wanted = context.query(arguments.query)
-    fleet, now = look(context), time.monotonic()
+    fleet, now = look(context), context.clock()
     views = [view for view in fleet if wanted(view, now)]
     totals = fleet.totals(now, [view.name for view in views])
     if arguments.json:
@@ -84,7 +80,7 @@ def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:
     from tui.records import gpu_record
 
     wanted = context.query(arguments.query, GPU_WORDS)
-    fleet, now = look(context), time.monotonic()
+    fleet, now = look(context), context.clock()
     rows = [row for view in fleet for use in view.uses if wanted(row := GpuRow(view, use), now)]
     if arguments.json:
         print_json([{"node": row.node.name, **gpu_record(row.node, row.use)} for row in rows])
@@ -103,7 +99,7 @@ def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
     from tui.records import alert_record
 
     wanted = context.query(arguments.query, ALERT_WORDS)
-    fleet, now, at = look(context), time.monotonic(), datetime.now(UTC)
+    fleet, now, at = look(context), context.clock(), context.now()
     budgets, whole = _of_budgets(context, at)
     looks = [AlertLook(alert, fleet[alert.node] if alert.node else None, at) for alert in all_alerts(fleet, now, at, budgets)]
     found = [look.alert for look in looks if wanted(look, now)]
@@ -119,7 +115,7 @@ def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
                 alert.rule,
                 fmt.clean(alert.reading or fmt.UNKNOWN),
                 fmt.clean(alert.threshold or fmt.UNKNOWN),
-                fmt.age((datetime.now(UTC) - alert.since).total_seconds()) if alert.node else fmt.UNKNOWN,
+                fmt.age((at - alert.since).total_seconds()) if alert.node else fmt.UNKNOWN,
                 f"${alert.usd_per_hour}" if alert.usd_per_hour else fmt.UNKNOWN,
                 fmt.clean(alert.message),
             )

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -36,7 +36,7 @@ def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
     from pricing.garbage import paused
     from pricing.grouping import parse_by
 
-    zone, now, pricing = context.timezone_name(arguments.tz), datetime.now(UTC), pricing_of(context, arguments)
+    zone, now, pricing = context.timezone_name(arguments.tz), context.now(), pricing_of(context, arguments)
     by = parse_by(arguments.by)
     start, end = parse_range(arguments.start, arguments.end, tz="UTC" if arguments.compare else zone, now=now)
     form = "json" if arguments.json else arguments.format

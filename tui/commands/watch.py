@@ -46,7 +46,7 @@ async def _watch(context: Context, arguments: argparse.Namespace, nodes: Sequenc
     fleet = Fleet(context.catalog(), silent_seconds=context.config.silent_seconds)
     live = Live(fleet, nodes, context.client_for)
     watcher = Watcher(wanted, every=arguments.every)
-    ended = _ending()
+    ended = ending()
     until = time.monotonic() + arguments.limit if arguments.limit else float("inf")
     live.start()
     try:
@@ -61,7 +61,7 @@ async def _watch(context: Context, arguments: argparse.Namespace, nodes: Sequenc
     return ExitCode.DONE if any(view.sample is not None for view in fleet) or not len(fleet) else ExitCode.UNREACHABLE
 
 
-def _ending() -> asyncio.Future[int]:
+def ending() -> asyncio.Future[int]:
     """Done with the number of the signal that asks for the end."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()

@@ -1,0 +1,285 @@
+"""Writes down what a fleet is heard to do: it listens beside the fleet, and gives what is new to a file every few seconds.
+
+Invariant: what is not yet written is bounded by the seconds between two writes; a sample costs what changed in it. No clock
+of its own: `now_ms` is UTC milliseconds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from agent import wire
+from tui.fleet import NodeView
+from tui.record_codec import Doc, difference, pack
+from tui.record_file import Change, Chunk, RecordFile
+
+SEGMENT_MS = 60_000
+"""A segment begins with everything as it is, and goes on with what changes: so far a jump has to be read."""
+TICK_MS = 100
+"""Moments of samples are kept in these."""
+EARLY_MS = 300
+"""A sample that comes so much before it is due is taken."""
+MOST_KNOWN = 500_000
+LEVEL = 6
+
+encode = msgspec.msgpack.encode
+
+
+Key = tuple[int, str, str]
+"""Number of the node, kind (`sample`, `job`), and the job's id."""
+
+
+class Named(Protocol):
+    """What is recorded of a node's configuration."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+
+
+class Piece(NamedTuple):
+    """Of a segment's stream, not yet deflated; `begins`: the segment starts with it."""
+
+    segment_ms: int
+    begins: bool
+    raw: bytes
+
+
+class Batch(NamedTuple):
+    """What is new."""
+
+    until_ms: int
+    pieces: list[Piece]
+    changes: list[Change]
+    heard: int
+    """Samples in it."""
+
+
+class Recorder:
+    """The tap of a fleet. `ids`: the file's numbers of the nodes; `every_seconds`: how often a node's sample is kept."""
+
+    def __init__(self, ids: Mapping[str, int], now_ms: Callable[[], int], every_seconds: float = 1.0) -> None:
+        self._ids = ids
+        self._now_ms = now_ms
+        self._every_ms = round(every_seconds * 1000)
+        self._docs: dict[Key, Doc] = {}
+        self._numbers: dict[Key, int] = {}
+        self._records: dict[int, list[Any]] = {}
+        self._heard_ms: dict[Key, int] = {}
+        self._next = 0
+        self._segment_ms = 0
+        self._changes: list[Change] = []
+        self._known: dict[Key, int] = {}
+        self._jobs: dict[int, set[str]] = {}
+        self._alerts: dict[int, set[str]] = {}
+        self._sampled_ms: dict[int, int] = {}
+        self._doubted: set[int] = set()
+        self._heard = 0
+
+    # -- what is heard -----------------------------------------------------------------------------------------------
+
+    def heard(self, view: NodeView, event: wire.Event) -> None:
+        """An event was applied to the view."""
+        ident = self._ids[view.name]
+        match event:
+            case wire.SampleEvent(sample=sample):
+                self._take_sample(ident, sample)
+                if ident in self._doubted:
+                    self._doubted.discard(ident)
+                    self._reconcile(ident, view)
+            case wire.NodeEvent(node=info):
+                self._note(ident, "info", "", msgspec.json.encode(info))
+                self._note(ident, "error", "", None)
+                self._doubted.add(ident)
+            case wire.AlertEvent(alert=alert):
+                self._take_alert(ident, alert)
+            case wire.JobEvent(job=job):
+                self._take_job(ident, job)
+            case wire.NoticeEvent(notice=notice):
+                self._note(ident, "notice", "", None if notice.ended_at else msgspec.json.encode(notice))
+
+    def failed(self, view: NodeView) -> None:
+        """The connection to a node broke."""
+        self._note(self._ids[view.name], "error", "", msgspec.json.encode(view.error or ""))
+
+    def seeded(self, view: NodeView) -> None:
+        """A whole list of jobs came."""
+        ident = self._ids[view.name]
+        for job in reversed([one.job for one in view.jobs]):
+            self._take_job(ident, job)
+        self._reconcile(ident, view)
+
+    def _take_sample(self, ident: int, sample: wire.Sample) -> None:
+        now_ms, key = self._now_ms(), (ident, "sample", "")
+        self._heard += 1
+        due = self._sampled_ms.get(ident, 0) + self._every_ms - EARLY_MS
+        if now_ms < due and key in self._numbers:
+            self._put(key, now_ms, {})  # heard, so that its age is right
+            return
+        self._sampled_ms[ident] = now_ms
+        self._document(key, now_ms, pack(sample))
+
+    def _take_alert(self, ident: int, alert: wire.Alert) -> None:
+        keys = self._alerts.setdefault(ident, set())
+        if alert.ended_at is None:
+            keys.add(alert.key)
+            self._note(ident, "alert", alert.key, msgspec.json.encode(alert))
+        elif alert.key in keys:
+            keys.discard(alert.key)
+            self._note(ident, "alert", alert.key, None)
+
+    def _take_job(self, ident: int, job: wire.Job) -> None:
+        jobs, key = self._jobs.setdefault(ident, set()), (ident, "job", job.id)
+        if job.state == "ended":
+            if job.id in jobs:
+                jobs.discard(job.id)
+                self._gone(key)
+            self._note(ident, "job", job.id, msgspec.json.encode(job))
+            return
+        if (ident, "job", job.id) in self._known:
+            self._note(ident, "job", job.id, None)
+        jobs.add(job.id)
+        self._document(key, self._now_ms(), pack(job))
+
+    def _reconcile(self, ident: int, view: NodeView) -> None:
+        """What the node did not tell of again is no more."""
+        jobs = self._jobs.setdefault(ident, set())
+        for gone in jobs - {one.job.id for one in view.jobs if one.job.state != "ended"}:
+            jobs.discard(gone)
+            self._gone((ident, "job", gone))
+        alerts = self._alerts.setdefault(ident, set())
+        for key in alerts - view.alerts.keys():
+            alerts.discard(key)
+            self._note(ident, "alert", key, None)
+        if view.notice is None:
+            self._note(ident, "notice", "", None)
+
+    # -- what is kept until it is written ----------------------------------------------------------------------------
+
+    def _note(self, ident: int, kind: str, key: str, body: bytes | None) -> None:
+        place = (ident, kind, key)
+        if body is None:
+            if self._known.pop(place, None) is None:
+                return
+        else:
+            mark = hash(body)
+            if self._known.get(place) == mark:
+                return
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[place] = mark
+        self._changes.append(Change(ident, kind, key, self._now_ms(), None if body is None else zlib.compress(body)))
+
+    def _document(self, key: Key, now_ms: int, doc: Doc) -> None:
+        before = self._docs.get(key)
+        self._docs[key] = doc
+        if before is not None and key in self._numbers:
+            self._put(key, now_ms, difference(before, doc))
+        elif self._segment_ms:
+            self._numbers[key], self._next = self._next, self._next + 1
+            self._put(key, now_ms, [*key, doc])
+        self._heard_ms[key] = now_ms
+
+    def _gone(self, key: Key) -> None:
+        self._heard_ms.pop(key, None)
+        if self._docs.pop(key, None) is not None and key in self._numbers:
+            self._put(key, self._now_ms(), None)
+            del self._numbers[key]
+
+    def _put(self, key: Key, now_ms: int, change: Doc) -> None:
+        at = (now_ms - self._segment_ms) // TICK_MS
+        self._records.setdefault(self._numbers[key], []).extend((at, msgspec.Raw(encode(change))))
+        self._heard_ms[key] = now_ms
+
+    def take(self) -> Batch:
+        """What is new since the last time. To be called every few seconds."""
+        now_ms, pieces = self._now_ms(), []
+        records, self._records = self._records, {}
+        changes, self._changes = self._changes, []
+        heard, self._heard = self._heard, 0
+        if records:
+            pieces.append(Piece(self._segment_ms, False, encode(list(records.items()))))
+        if now_ms - self._segment_ms >= SEGMENT_MS:
+            pieces.append(Piece(now_ms, True, self._begin(now_ms)))
+        return Batch(now_ms, pieces, changes, heard)
+
+    def _begin(self, now_ms: int) -> bytes:
+        """Everything as it is now, and when it was heard."""
+        self._segment_ms = now_ms
+        self._numbers = {key: number for number, key in enumerate(self._docs)}
+        self._next = len(self._numbers)
+        return encode([
+            (number, [(self._heard_ms[key] - now_ms) // TICK_MS, [*key, self._docs[key]]]) for key, number in self._numbers.items()
+        ])  # fmt: skip
+
+
+class Writer:
+    """Puts batches into a file; may be called from another thread than the recorder, one batch after the other."""
+
+    def __init__(self, file: RecordFile, session_ms: int) -> None:
+        self._file = file
+        self._session_ms = session_ms
+        self._stream: Any = None
+        self._number = 0
+
+    def write(self, batch: Batch) -> None:
+        """All of it, or nothing. Failed: the disk is full; then a new segment is needed before more can be read."""
+        chunks = [self._chunk(piece, batch.until_ms) for piece in batch.pieces]
+        with self._file.writing() as connection:
+            connection.executemany("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)", chunks)
+            connection.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?)", batch.changes)
+            connection.execute("UPDATE sessions SET until_ms = ? WHERE from_ms = ?", (batch.until_ms, self._session_ms))
+
+    def _chunk(self, piece: Piece, until_ms: int) -> Chunk:
+        if piece.begins or self._stream is None:
+            self._stream, self._number = zlib.compressobj(LEVEL), 0
+        body = self._stream.compress(len(piece.raw).to_bytes(4)) + self._stream.compress(piece.raw) + self._stream.flush(zlib.Z_SYNC_FLUSH)
+        chunk = Chunk(piece.segment_ms, self._number, until_ms, body)
+        self._number += 1
+        return chunk
+
+
+def begin_session(file: RecordFile, nodes: Iterable[Named], about: Mapping[str, Any], now_ms: int) -> dict[str, int]:
+    """A recorder starts: the numbers of its nodes. Nothing that was recorded before counts as the state of now."""
+    with file.writing() as connection:
+        connection.execute("INSERT INTO sessions VALUES (?, ?, ?)", (now_ms, now_ms, msgspec.json.encode(about)))
+        for node in nodes:
+            connection.execute(
+                "INSERT INTO nodes (name, url, tags) VALUES (?, ?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET url = excluded.url, tags = excluded.tags",
+                (node.name, without_password(node.url), msgspec.json.encode(dict(node.tags)).decode()),
+            )
+        return dict(connection.execute("SELECT name, id FROM nodes"))
+
+
+def without_password(url: str) -> str:
+    """The address of a node without what stands before an `@`."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def prune(file: RecordFile, before_ms: int) -> int:
+    """Drops what ended before a moment, except what was still so then; returns how many segments went."""
+    with file.writing() as connection:
+        newest = connection.execute("SELECT MAX(segment_ms) FROM chunks WHERE segment_ms <= ?", (before_ms,)).fetchone()[0]
+        if newest is None:
+            return 0
+        count = connection.execute("SELECT COUNT(DISTINCT segment_ms) FROM chunks WHERE segment_ms < ?", (newest,)).fetchone()[0]
+        connection.execute("DELETE FROM chunks WHERE segment_ms < ?", (newest,))
+        connection.execute(
+            "DELETE FROM events WHERE at_ms < ?1 AND (body IS NULL OR EXISTS (SELECT 1 FROM events AS later WHERE"
+            " later.node_id = events.node_id AND later.kind = events.kind AND later.key = events.key"
+            " AND later.at_ms > events.at_ms AND later.at_ms <= ?1))",
+            (newest,),
+        )
+        connection.execute("DELETE FROM sessions WHERE until_ms < ? AND from_ms < (SELECT MAX(from_ms) FROM sessions)", (newest,))
+        connection.execute("PRAGMA incremental_vacuum")
+    return count
