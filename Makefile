@@ -9,8 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 demo: $(VENV)/.demo
 	@$(BIN)/rackrate demo
 
+# Compiled modules are kept, whatever the environment says: each of some hundred processes would compile them anew.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q agent pricing tui
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder
 
 # The property tests with new examples: what they find becomes an @example.
 explore: $(VENV)/.test

@@ -24,6 +24,8 @@ SLOW = (
     "end_to_end/test_kill.py",
     "terminal/",
     "end_to_end/",
+    "agent/test_simulate.py",
+    "agent/test_daemon.py",
     "agent/test_schema.py",
 )
 SPREAD = ("end_to_end/test_job_kills.py", "end_to_end/test_kill.py")

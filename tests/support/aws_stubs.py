@@ -14,6 +14,7 @@ from typing import Any
 import boto3
 from botocore import xform_name
 from botocore.config import Config
+from botocore.loaders import JSONFileLoader
 from botocore.stub import Stubber
 
 from pricing.sources import Progress, Wanted
@@ -31,6 +32,10 @@ US_EAST_1 = Zones(
 )
 P4D = frozenset({"p4d.24xlarge"})
 Call = tuple[str, dict[str, Any]]
+
+_load_file = JSONFileLoader.load_file
+_kept = lru_cache(maxsize=None)(lambda path: _load_file(JSONFileLoader(), path))
+JSONFileLoader.load_file = lambda _, path: _kept(path)  # type: ignore[method-assign]  # megabytes, which each session would read
 
 
 @lru_cache(maxsize=1)
