@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from textual.message import Message
 
-from tui.ui.kept_filters import KeptFilters
+from tui.ui.commands import Commands
 from tui.ui.ledger import EVERY_SECONDS, RETRY_SECONDS, in_background, read_costs
 from tui.ui.panes.header import Costs
 
@@ -41,7 +41,7 @@ class CostsRead(Message):
         self.costs = costs
 
 
-class Background(KeptFilters):
+class Background(Commands):
     """The attributes are set by the app."""
 
     clock: Callable[[], float]

@@ -20,6 +20,7 @@ from tui.ui.screens.base import RackrateScreen
 if TYPE_CHECKING:
     from tui.fleet import Fleet
     from tui.ui.asking import Asking
+    from tui.ui.colon import Goto, World
 
 MOST_DEEP = 9
 """Screens on the stack. Beyond it the way begins anew at the fleet; back still goes the whole way."""
@@ -240,8 +241,18 @@ class Navigation(MoneyScreens):
 
         screen = self.screen
         if isinstance(screen, RackrateScreen):
-            self.push_screen(PaletteScreen(screen.SCOPE), self._run_chosen)
+            self.push_screen(PaletteScreen(screen.SCOPE, self.world()), self._run_chosen)
 
-    def _run_chosen(self, action: actions.Action | None) -> None:
-        if action is not None:
-            self.call_later(self.run_action, action.call, self.screen)
+    def _run_chosen(self, chosen: actions.Action | Goto | None) -> None:
+        if isinstance(chosen, actions.Action):
+            self.call_later(self.run_action, chosen.call, self.screen)
+        elif chosen is not None:
+            self.call_later(self.go_to, chosen)
+
+    def world(self) -> World:
+        """What `:` can name."""
+        raise NotImplementedError
+
+    def go_to(self, wanted: Goto) -> None:
+        """What was typed behind `:`."""
+        raise NotImplementedError
