@@ -78,7 +78,7 @@ class KeptFilters(Happenings):
     def _write(self, change: object, said: str) -> None:
         file = self.config_file
         if file is None:
-            self._tell(f"{said}; until the app is left, as nothing is written here", "accent")
+            self._tell(f"{said} until the app is left", "accent")
             return
 
         async def body() -> None:
@@ -87,7 +87,7 @@ class KeptFilters(Happenings):
             except (OSError, RackrateError) as error:
                 self._tell(f"{said} until the app is left only: {clean(str(error))}", "lost")
                 return
-            self._tell(f"{said}; written into {clean(str(file))}", "accent")
+            self._tell(f"{said}; written into {file.name}", "accent")
 
         self.asking.start(body())
 

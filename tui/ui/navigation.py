@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from textual.screen import ModalScreen
 
 from tui.ui import actions
+from tui.ui.lines import Line
 from tui.ui.money_screens import SCREENS, MoneyScreens
 from tui.ui.places import Kept, Path, Place, Trail
 from tui.ui.screens.base import RackrateScreen
+from tui.ui.screens.dialog_help import DialogHelp, dialog_help, filter_help
+from tui.ui.widgets.status import FilterBar
 
 if TYPE_CHECKING:
     from tui.fleet import Fleet
@@ -232,9 +235,24 @@ class Navigation(MoneyScreens):
         self.open_kept("events")
 
     def action_help(self) -> None:
+        """Of the screen; where a filter is typed, of what can be typed."""
         from tui.ui.screens.help import HelpScreen
 
-        self.push_screen(HelpScreen())
+        screen = self.screen
+        bar = self.focused.parent if self.focused is not None else None
+        if isinstance(bar, FilterBar):
+            self._explain(lambda cells: filter_help(bar.words, sorted(bar.named), cells), "What can be typed here")
+        else:
+            self.push_screen(HelpScreen(screen.SCOPE if isinstance(screen, RackrateScreen) else None))
+
+    def explain_dialog(self) -> None:
+        """F1 in a dialog."""
+        screen = self.screen
+        if not isinstance(screen, DialogHelp):
+            self._explain(lambda cells: dialog_help(screen, cells), "What can be done here")
+
+    def _explain(self, lines: Callable[[int], list[Line]], title: str) -> None:
+        self.push_screen(DialogHelp(title, lines(DialogHelp.cells(self.size.width))))
 
     def action_palette(self) -> None:
         from tui.ui.screens.palette import PaletteScreen

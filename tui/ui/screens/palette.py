@@ -25,7 +25,7 @@ from tui.ui.widgets.lines_view import RaisedLines
 WIDTH = 58
 MOST_TARGETS = 6
 """Nodes and jobs whose names hold what is typed."""
-HINT = "Enter runs it, Tab completes, ↑ ↓ choose, F1 tells what can be typed, Esc leaves"
+HINT = "Enter runs it, Tab completes, ↑ ↓ choose, F1 explains"
 HELP = (
     "A word opens a screen: costs, market, budgets, advice, alerts, events, help.",
     "Behind some words stands a filter: jobs user:me, alerts severity:critical, market a100, fleet state:idle.",

@@ -19,7 +19,7 @@ from tui.query import NODE_WORDS, QueryError, Words, compile_tree, parse_tree
 from tui.query_complete import NONE, Options, extended, options
 from tui.query_tree import Compare, Range, leaves
 from tui.ui.actions import Scope
-from tui.ui.lines import Line, cropped, joined, wrapped
+from tui.ui.lines import Line, cropped, joined, spread, wrapped
 from tui.ui.panes.header import Shown, footer_line, status_line
 from tui.ui.widgets.lines_view import RaisedLines
 
@@ -27,6 +27,8 @@ NODE_EXAMPLE = "state:idle gpu:A100 user:me util<20 cost>5 !spot"
 NOTE_SECONDS = 4.0
 HISTORY_LENGTH = 50
 HINT_ROWS = 3
+RATE_CELLS = 11
+RATE_FROM_CELLS = 60
 
 
 class StatusLine(RaisedLines):
@@ -44,9 +46,9 @@ class StatusLine(RaisedLines):
         self.show([cropped(((" ", style), *self._note), self.app.size.width)])
 
     def show_sums(self, shown: Shown, standing: Line = ()) -> None:
-        """The sums; `standing` is a note that stays as long as the cursor does (a node's error)."""
-        note = self._note if self._clock() < self._until else standing
-        self.show([status_line(shown, note, self.app.size.width)])
+        """The sums; `standing` is said beside them as long as the cursor stays (a node's error)."""
+        note = self._note if self._clock() < self._until else ()
+        self.show([status_line(shown, note, self.app.size.width, standing)])
 
     def show_line(self, line: Line) -> None:
         """Any line, unless a note covers it."""
@@ -60,9 +62,23 @@ class Footer(RaisedLines):
     def __init__(self, scope: Scope) -> None:
         super().__init__()
         self._scope = scope
+        self._rate = ""
 
     def on_resize(self, event: events.Resize) -> None:
-        self.show([footer_line(self._scope, event.size.width)])
+        self._draw(event.size.width)
+
+    def show_rate(self, text: str) -> None:
+        """`12 kB/s` at the right; empty where nobody limits it."""
+        if text != self._rate:
+            self._rate = text
+            self._draw(self.size.width)
+
+    def _draw(self, cells: int) -> None:
+        if not self._rate or cells < RATE_FROM_CELLS:
+            self.show([footer_line(self._scope, cells)])
+        else:
+            keys = footer_line(self._scope, cells - RATE_CELLS)
+            self.show([spread(keys, ((self._rate, "dim"), (" ", "dim")), cells)])
 
 
 class _Continued(Suggester):
@@ -117,7 +133,7 @@ class FilterBar(Vertical):
 
     def __init__(self, words: Words = NODE_WORDS, example: str = NODE_EXAMPLE) -> None:
         super().__init__()
-        self._words = words
+        self.words = words
         self._example = example
         self.applied = ""
         """The filter that holds: what is typed may be wrong."""
@@ -192,7 +208,7 @@ class FilterBar(Vertical):
         return self.query_one(FilterInput).value == value and len(found.terms) > 1
 
     @property
-    def _named(self) -> dict[str, str]:
+    def named(self) -> dict[str, str]:
         """The filters that are kept."""
         return getattr(self.app, "filters", {})
 
@@ -216,16 +232,16 @@ class FilterBar(Vertical):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         text, now = event.value, getattr(self.app, "clock", lambda: 0.0)()
-        self.found = options(text, self._words, self.rows, now, self._named) if text and self.has_class("-open") else NONE
+        self.found = options(text, self.words, self.rows, now, self.named) if text and self.has_class("-open") else NONE
         try:
-            tree = parse_tree(text, self._words, self._named)
+            tree = parse_tree(text, self.words, self.named)
         except QueryError as error:
             self._explain(error)
             return
         self._explain()
         self.applied = text.strip()
         timed = any(isinstance(leaf, Compare | Range) for leaf, _ in leaves(tree))
-        self.post_message(self.Changed(self.applied, compile_tree(tree, self._words) if self.applied else None, timed))
+        self.post_message(self.Changed(self.applied, compile_tree(tree, self.words) if self.applied else None, timed))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
