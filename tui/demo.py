@@ -69,7 +69,7 @@ def _configuration(home: Path, urls: list[str], token: Path) -> Path:
     return file
 
 
-def run_demo(*, seed: int, read_only: bool = False) -> int:
+def run_demo(*, seed: int, read_only: bool = False, max_kbps: float | None = None) -> int:
     """The app on the fleet, or its report where there is no terminal."""
     if has_terminal():
         say("starting a simulated fleet of 12 nodes ...")
@@ -85,6 +85,7 @@ def run_demo(*, seed: int, read_only: bool = False) -> int:
             data_dir=context.paths.config_file.parent,
             timezone=context.timezone_name(),
             read_only=read_only,
+            max_kbps=max_kbps,
         )
 
 

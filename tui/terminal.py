@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 HEARTBEAT_SECONDS = 1.0
 """How often the tty is looked for: without it Textual's input thread would spin for ever."""
+SSH_KBPS = 256.0
+"""32 kB/s: a usual fleet stays below it, and a line of SSH is not filled by 200 columns that all change."""
 LOST_TTY_CODE = 128 + signal.SIGHUP
 
 
@@ -27,8 +29,20 @@ def has_terminal() -> bool:
         return False
 
 
+def kbps(wanted: float | None, environ: Mapping[str, str] = os.environ) -> float:
+    """Kilobits a second that the app may write: what is asked for, else a limit over SSH alone; 0 is none."""
+    return wanted if wanted is not None else SSH_KBPS if environ.get("SSH_CONNECTION") else 0.0
+
+
+def is_served(environ: Mapping[str, str] = os.environ) -> bool:
+    """A browser is at the other end of stdin and stdout: `rackrate serve` (or textual-serve) says so."""
+    return "web_driver" in environ.get("TEXTUAL_DRIVER", "") and not has_terminal()
+
+
 def draws_unicode() -> bool:
-    """True when what is drawn (on stderr) is encoded as UTF-8; otherwise only ASCII is safe."""
+    """True when what is drawn (on stderr, or by a browser) is encoded as UTF-8; otherwise only ASCII is safe."""
+    if is_served():
+        return True
     encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
     return encoding.lower().replace("-", "").replace("_", "") == "utf8"
 
@@ -42,8 +56,9 @@ def tolerate_encoding() -> None:
 
 def follow_real_size() -> None:
     """COLUMNS and LINES, exported by some shells, would hold the size still when the window is resized."""
-    os.environ.pop("COLUMNS", None)
-    os.environ.pop("LINES", None)
+    if not is_served():  # there they are the size of the browser's window
+        os.environ.pop("COLUMNS", None)
+        os.environ.pop("LINES", None)
 
 
 def no_color(environ: Mapping[str, str] = os.environ) -> bool:
@@ -79,10 +94,15 @@ def exit_on_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], None
 
 
 def tty_is_gone() -> bool:
-    """The terminal was closed while SIGHUP is ignored (nohup, a dead SSH): reads would return nothing for ever."""
+    """The terminal was closed while SIGHUP is ignored (nohup, a dead SSH): reads would return nothing for ever.
+
+    Where the app is served: the server is gone, killed perhaps.
+    """
     import termios
 
     stream = sys.__stdin__
+    if is_served():
+        return stream is None or _writer_is_gone(stream.fileno())
     if stream is None:
         return False
     try:
@@ -90,3 +110,11 @@ def tty_is_gone() -> bool:
     except (termios.error, OSError, ValueError):
         return True
     return False
+
+
+def _writer_is_gone(pipe: int) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return any(found & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, found in poll.poll(0))

@@ -7,7 +7,8 @@ from rich.cells import cell_len
 
 from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
-from tui.ui.glyphs import AsciiDriver, UnicodeDriver, to_ascii
+from tui.ui.drivers import TerminalDriver
+from tui.ui.glyphs import AsciiDriver, to_ascii
 
 
 @pytest.mark.parametrize("sample", ["▁▂▃▄▅▆▇█", "⠀⣿⡇⢸", "━╸─", "○✗·–…", "▌▴▾", "東京", "é", "plain", "╭╮╰╯│", "\u200b"])
@@ -41,4 +42,4 @@ async def test_every_screen_keeps_its_layout_in_ascii(keys: tuple[str, ...]) -> 
 
 def test_the_driver_follows_the_encoding() -> None:
     assert make_app(unicode=False)[0].driver_class is AsciiDriver
-    assert make_app(unicode=True)[0].driver_class is UnicodeDriver
+    assert make_app(unicode=True)[0].driver_class is TerminalDriver

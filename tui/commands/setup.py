@@ -32,7 +32,7 @@ def demo(context: Context, arguments: argparse.Namespace) -> int:
     """The app on a simulated fleet; without a terminal: the fleet, its cost and the report of a day."""
     from tui.demo import run_demo
 
-    return run_demo(seed=arguments.seed, read_only=arguments.read_only)
+    return run_demo(seed=arguments.seed, read_only=arguments.read_only, max_kbps=arguments.max_kbps)
 
 
 def screenshot(context: Context, arguments: argparse.Namespace) -> ExitCode:

@@ -1,4 +1,4 @@
-"""Plain ASCII for terminals that cannot draw more, and input that does not die of a broken byte.
+"""Plain ASCII for terminals that cannot draw more.
 
 Invariant: everything painted passes through one table, cell for cell, so a layout is the same in both character sets.
 """
@@ -6,7 +6,8 @@ Invariant: everything painted passes through one table, cell for cell, so a layo
 from __future__ import annotations
 
 from rich.cells import cell_len
-from textual.drivers.linux_driver import LinuxDriver
+
+from tui.ui.drivers import TerminalDriver
 
 _PAIRS = {
     "▁": "_", "▂": ".", "▃": "-", "▄": "=", "▅": "+", "▆": "*", "▇": "#", "█": "#", "▏": "|", "▎": "|", "▍": "|",
@@ -45,19 +46,7 @@ def to_ascii(text: str) -> str:
     return text if text.isascii() else text.translate(_table)
 
 
-class UnicodeDriver(LinuxDriver):
-    """Goes on reading after bytes that are not UTF-8 (a terminal that reattached may send old mouse reports)."""
-
-    def run_input_thread(self) -> None:
-        while not self.exit_event.is_set():
-            try:
-                super().run_input_thread()
-            except UnicodeDecodeError:
-                continue
-            return
-
-
-class AsciiDriver(UnicodeDriver):
+class AsciiDriver(TerminalDriver):
     """Writes ASCII only."""
 
     def write(self, data: str) -> None:

@@ -13,10 +13,24 @@ _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 """Braille columns filled from the bottom with 0 to 4 dots."""
 _LEVELS = "▁▂▃▄▅▆▇█"
+OFF = "plots off: slow line"
+
+
+class _InForce:
+    """Whether plots are drawn: they are the first to go where the line to the terminal is slow."""
+
+    drawn: bool = True
+
+
+def put_in_force(drawn: bool) -> None:
+    """From now on plots are drawn, or left out."""
+    _InForce.drawn = drawn
 
 
 def area(values: Sequence[float | None], width: int, height: int = 1, top: float = 1.0) -> list[str]:
     """Values 0-`top` as an area of `width` x `height` cells, newest at the right, two values a cell, four steps a row."""
+    if not _InForce.drawn:
+        return [OFF[:width].ljust(width), *[" " * width] * (height - 1)]
     newest = list(values)[-2 * width :]
     levels = [None] * (2 * width - len(newest)) + [_dots(value, 4 * height, top) for value in newest]
     return ["".join(_cell(levels, column, row) for column in range(width)) for row in reversed(range(height))]
