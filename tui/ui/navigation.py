@@ -201,12 +201,21 @@ class Navigation(MoneyScreens):
 
     def open_gpu(self, name: str, uuid: str) -> None:
         """Shows one GPU of a node."""
-        self.open_node(name)
+        from tui.ui.screens.gpu import GpuScreen
+
+        if name in self.fleet:
+            self.go(Place("gpu", (name, uuid)), lambda: GpuScreen(name, uuid))
 
     def action_jobs(self, query: str = "") -> None:
         """The jobs of the fleet, or of the node that is looked at."""
         self.asking.job_lists(view.name for view in self.fleet)
-        self.open_kept("jobs", *((query,) if query else ()))
+
+        def narrow(screen: RackrateScreen) -> None:
+            for bar in screen.query(FilterBar) if query else ():
+                if not bar.applied:
+                    bar.put(query)
+
+        self.open_kept("jobs", *((query,) if query else ()), then=narrow)
 
     def action_submit(self, node: str = "") -> None:
         from tui.ui.screens.submit import SubmitScreen

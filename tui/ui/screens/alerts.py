@@ -28,7 +28,15 @@ from tui.ui.widgets.line_table import Cells, LineTable
 from tui.ui.widgets.status import FilterBar, Footer, StatusLine
 
 EXAMPLE = "severity:critical rule:idle age>20m cost>2 user:me"
-NOTHING: tuple[Line, ...] = ((("  No alerts: what is held is used, and every node is heard.", "dim"),),)
+BUDGET_RULES = ("budget", "budget_forecast")
+NOTHING: tuple[Line, ...] = (
+    (("  No alerts: what is held is used, and every node is heard.", "strong"),),
+    (),
+    (("  What will stand here: ", "dim"), ("GPUs that are held and idle, too hot, throttled or lost; full disks; notices of the", "dim")),
+    (("  cloud; nodes that fall silent; budgets that run out.", "dim")),
+    (("  [alerts] in agent.toml", "key"), ("    sets the limits of a node", "dim")),
+    (("  E", "key"), ("                         shows alerts that are over", "dim")),
+)
 NO_MATCH: tuple[Line, ...] = ((("  No alert matches this filter. Esc clears it.", "dim"),),)
 
 
@@ -174,9 +182,15 @@ class AlertsScreen(RackrateScreen):
     def on_line_table_opened(self, event: LineTable.Opened) -> None:
         self.action_open()
 
+    def alert_here(self) -> wire.Alert | None:
+        """The one under the cursor."""
+        return self.query_one(AlertTable).alerts.get(self.query_one(AlertTable).cursor_key or "")
+
     def action_open(self) -> None:
         alert = self.query_one(AlertTable).alerts.get(self.query_one(AlertTable).cursor_key or "")
-        if alert is not None:
+        if alert is not None and alert.rule in BUDGET_RULES:
+            self.rackrate.action_budgets()
+        elif alert is not None:
             self.rackrate.open_node(alert.node)
 
     def action_filter(self) -> None:

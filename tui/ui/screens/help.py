@@ -120,6 +120,11 @@ class HelpTable(LineTable):
         line = self.rows[key].line
         return ((*line, (" " * max(0, self.room - width(line)), "text")),)
 
+    @property
+    def plain(self) -> str:
+        """What it shows, without styles."""
+        return "\n".join(row.plain.rstrip() for row in self.rows.values())
+
     def show_rows(self, rows: list[HelpRow]) -> None:
         """Other lines."""
         self.rows = {str(place): row for place, row in enumerate(rows)}
