@@ -46,10 +46,10 @@ class NotWhole(Exception):
 
 
 class Checkpoints:
-    """Of one training, in one folder. `identity`: what makes the model; a checkpoint of another one is refused."""
+    """Of one training, in one folder. `identity`: what makes the model; a checkpoint of another one is refused, unless `read_any`."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, object], keep: int = 2) -> None:
-        self.folder, self.identity, self._keep = folder, dict(identity), keep
+    def __init__(self, folder: Path, identity: Mapping[str, object], keep: int = 2, *, read_any: bool = False) -> None:
+        self.folder, self.identity, self._keep, self._any = folder, dict(identity), keep, read_any
         self._writer: threading.Thread | None = None
         self._failed: BaseException | None = None
         self._saved = -1
@@ -139,7 +139,7 @@ class Checkpoints:
 
     def _read(self, path: Path) -> Checkpoint:
         about = self._about(path)
-        if about["model"] != self.identity:
+        if about["model"] != self.identity and not self._any:
             raise CheckpointFault(f"{path} is of another model ({_differences(about['model'], self.identity)});"
                                   " use its settings, or another --checkpoint-dir.")  # fmt: skip
         try:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from agent.recipes.faults import RecipeFault
 from agent.recipes.settings import Settings, read
@@ -22,8 +23,8 @@ NO_TORCH = (
 FINISHED, FAILED, INTERRUPTED = 0, 1, 130
 
 
-def main(kind: type[Settings], name: str, argv: Sequence[str] | None = None) -> int:
-    """Runs recipe `name`, whose task is `agent.recipes.NAME_task`; the exit code."""
+def main(kind: type[Any], name: str, argv: Sequence[str] | None = None, *, work: str = "") -> int:
+    """Runs recipe `name`: the training of `agent.recipes.NAME_task`, or `run` of the module `work`; the exit code."""
     try:
         settings = read(kind, name, argv)
         try:
@@ -35,7 +36,10 @@ def main(kind: type[Settings], name: str, argv: Sequence[str] | None = None) -> 
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first GPU is touched
         if settings.threads:
             torch.set_num_threads(settings.threads)
-        return _train(settings, name)
+        if not work:
+            return _train(settings, name)
+        importlib.import_module(work).run(settings)
+        return FINISHED
     except KeyboardInterrupt:
         return INTERRUPTED
     except RecipeFault as fault:

@@ -63,11 +63,14 @@ class LanguageTask:
     def prepare(self, batch: Batch, draws: Tensor | None, device: torch.device) -> Batch:
         return {"tokens": batch["tokens"].to(device, non_blocking=True)}
 
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model(batch["tokens"][:, :-1])
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         tokens = batch["tokens"]
-        return nn.functional.cross_entropy(model(tokens[:, :-1]).float().flatten(0, 1), tokens[:, 1:].flatten())
+        return nn.functional.cross_entropy(self.logits(model, batch).float().flatten(0, 1), tokens[:, 1:].flatten())
 
     def right(self, model: nn.Module, batch: Batch) -> Tensor:
         """Share of each sequence's tokens that were foretold."""
         tokens = batch["tokens"]
-        return (model(tokens[:, :-1]).argmax(2) == tokens[:, 1:]).float().mean(1)
+        return (self.logits(model, batch).argmax(2) == tokens[:, 1:]).float().mean(1)

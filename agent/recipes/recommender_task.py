@@ -67,10 +67,12 @@ class RecommenderTask:
     def prepare(self, batch: Batch, draws: Tensor | None, device: torch.device) -> Batch:
         return {name: values.to(device, non_blocking=True) for name, values in batch.items()}
 
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model(batch["sparse"], batch["dense"])
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits = model(batch["sparse"], batch["dense"]).float()
-        return nn.functional.binary_cross_entropy_with_logits(logits, batch["labels"])
+        return nn.functional.binary_cross_entropy_with_logits(self.logits(model, batch).float(), batch["labels"])
 
     def right(self, model: nn.Module, batch: Batch) -> Tensor:
         """1 where the likelier of click and no click was foretold."""
-        return ((model(batch["sparse"], batch["dense"]) > 0).float() == batch["labels"]).float()
+        return ((self.logits(model, batch) > 0).float() == batch["labels"]).float()

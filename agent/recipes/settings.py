@@ -51,7 +51,7 @@ class Settings:
     held_out: int = setting(512, "samples that are kept apart and judged at the end; 0: none", least=0)
 
 
-Kind = TypeVar("Kind", bound=Settings)
+Kind = TypeVar("Kind")
 
 
 def read(kind: type[Kind], name: str, argv: Sequence[str] | None = None) -> Kind:
@@ -70,7 +70,7 @@ def read(kind: type[Kind], name: str, argv: Sequence[str] | None = None) -> Kind
     return kind(**given)
 
 
-def to_toml(kind: type[Settings], title: str) -> str:
+def to_toml(kind: type[Any], title: str) -> str:
     """The file that ships beside a recipe: each setting with its default and what it is."""
     lines = [f"# {title}"]
     for one in fields(kind):
@@ -86,7 +86,7 @@ def _toml(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _parser(kind: type[Settings], name: str) -> argparse.ArgumentParser:
+def _parser(kind: type[Any], name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m agent.recipes.{name}", description=(kind.__doc__ or "").split("\n")[0], allow_abbrev=False,
         epilog="One JSON line a step goes to stdout. SIGTERM or SIGUSR1: it saves, and goes on from there when run again.",
@@ -106,7 +106,7 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _flags(kind: type[Settings]) -> list[str]:
+def _flags(kind: type[Any]) -> list[str]:
     return [_flag(one.name) for one in fields(kind)]
 
 
@@ -115,7 +115,7 @@ def _near(word: str, known: Sequence[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def _from_file(kind: type[Settings], path: Path) -> Iterator[tuple[str, Value]]:
+def _from_file(kind: type[Any], path: Path) -> Iterator[tuple[str, Value]]:
     defaults = {one.name: one.default for one in fields(kind)}
     for key, value in _table(path).items():
         where = f"{path}: `{key}`"
@@ -151,7 +151,7 @@ def _called(default: object) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[type(default)]
 
 
-def _check(kind: type[Settings], name: str, value: Value, where: str) -> None:
+def _check(kind: type[Any], name: str, value: Value, where: str) -> None:
     about = next(one.metadata for one in fields(kind) if one.name == name)
     if about["choices"] and value not in about["choices"]:
         raise WrongSettings(f"{where}: {value!r} is none of {', '.join(about['choices'])}.")

@@ -56,6 +56,9 @@ class Task(Protocol):
     def prepare(self, batch: Batch, draws: Tensor | None, device: torch.device) -> Batch:
         """On the device, and augmented where there are draws."""
 
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        """What the model answers: (samples, ..., classes), or (samples,) of yes."""
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean over the batch."""
 

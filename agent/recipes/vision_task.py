@@ -72,12 +72,15 @@ class VisionTask:
             "labels": batch["labels"].to(device, non_blocking=True),
         }
 
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model(batch["images"])
+
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         smoothing = self.settings.label_smoothing
-        return nn.functional.cross_entropy(model(batch["images"]).float(), batch["labels"], label_smoothing=smoothing)
+        return nn.functional.cross_entropy(self.logits(model, batch).float(), batch["labels"], label_smoothing=smoothing)
 
     def right(self, model: nn.Module, batch: Batch) -> Tensor:
-        return (model(batch["images"]).argmax(1) == batch["labels"]).float()
+        return (self.logits(model, batch).argmax(1) == batch["labels"]).float()
 
 
 def augmented(images: Tensor, draws: Tensor, shift: float, *, flip: bool) -> Tensor:
