@@ -7,10 +7,11 @@ are imported only when it runs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tui import __version__
 from tui.cli_advice import add_advice_commands
@@ -18,6 +19,8 @@ from tui.cli_jobs import add_job_commands, split_command
 from tui.cli_ledger import add_ledger_commands
 from tui.cli_prices import add_price_commands, price_words
 from tui.cli_report import add_report_command
+from tui.cli_serve import add_serve_command
+from tui.cli_time import add_record_options, add_time_commands, time_words
 from tui.cli_watch import add_watch_command
 from tui.commands.context import Context
 from tui.errors import RackrateError, WrongUsage
@@ -36,7 +39,7 @@ EPILOG = """examples:
 exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not reachable, 4 partly done
 """
 
-SCREENS = ("fleet", "node", "alerts", "jobs", "job", "submit", "costs", "market", "advice", "help")
+SCREENS = ("fleet", "node", "gpu", "alerts", "jobs", "job", "submit", "costs", "market", "advice", "help")
 QUERY_HELP = "e.g. state:idle gpu:A100 user:me util<20 cost>5 !spot; `a or b`, parentheses, name:/regex/, @kept (see below)"
 QUERY_EPILOG = """queries, alike for nodes, gpus, jobs, alerts and prices (quote them: the shell has its own <, >, ! and parentheses):
   train                       a part of any usual text           "red hot"           with a blank in it
@@ -63,6 +66,9 @@ CHANGES = ("run:run", "jobs:cancel", "jobs:signal")
 """Commands that change something on a node."""
 
 
+MAX_KBPS_HELP = "kilobits a second that the app may write: it refreshes less often, keys are never slowed (0: no limit; default: 256 over SSH)"
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     parser = argparse.ArgumentParser(
@@ -75,6 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rackrate {__version__}")
     parser.add_argument("--config", metavar="FILE", help="configuration file (default: config.toml in RACKRATE_HOME)")
     parser.add_argument("--read-only", action="store_true", help="change nothing on any node: the app has no such keys then")
+    parser.add_argument("--max-kbps", type=_kbps, default=None, metavar="N", help=MAX_KBPS_HELP)
     parser.set_defaults(run="app:app")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_node_commands(commands)
@@ -83,6 +90,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_advice_commands(commands, _command, _json)
     add_ledger_commands(commands, _command, _json)
     add_watch_command(commands, _command, _json)
+    _max_kbps(add_serve_command(commands, _command))
+    for opening in add_time_commands(commands, _command):
+        _max_kbps(opening)
     _add_other_commands(commands)
     return parser
 
@@ -92,6 +102,21 @@ def _command(commands, name: str, run: str, help: str) -> argparse.ArgumentParse
     parser.set_defaults(run=run)
     parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
+
+
+def _max_kbps(parser: argparse.ArgumentParser) -> None:
+    """The option of the app, behind the command too."""
+    parser.add_argument("--max-kbps", type=_kbps, default=argparse.SUPPRESS, metavar="N", help=MAX_KBPS_HELP)
+
+
+def _kbps(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: kilobits a second, such as 64; 0 is no limit")
+    return number
 
 
 def _read_only(parser: argparse.ArgumentParser) -> None:
@@ -113,8 +138,10 @@ def _add_node_commands(commands) -> None:  # noqa: ANN001
         parser.add_argument("query", nargs="*", metavar="QUERY", help=QUERY_HELP)
         parser.epilog, parser.formatter_class = QUERY_EPILOG + QUERY_KEYS[name], argparse.RawDescriptionHelpFormatter
         _json(parser)
+        add_record_options(parser)
         if name == "nodes":
-            parser.add_argument("--sum", action="store_true", help="print only the sums of what is selected")
+            parser.add_argument("--sum", action="store_true", help="print only the sums of what is selected, with what it cost today")
+            parser.add_argument("--no-sync", action="store_true", help="with --sum: today's cost from the ledger as it stands")
     add = _command(commands, "add", "nodes:add", "add a node to the configuration")
     add.add_argument("url", metavar="URL", help="of its agent, e.g. https://10.0.0.5:9477")
     add.add_argument("--name", help="what to call it (default: the node's own name)")
@@ -135,6 +162,7 @@ def _add_money_commands(commands) -> None:  # noqa: ANN001
     cost.add_argument("--fail-over", action="store_true", help="exit code 1 when a budget is spent and more")
     _money_options(cost)
     _json(cost)
+    add_record_options(cost)
     add_report_command(commands, _command, _money_options, _json)
     close = _command(commands, "close", "closing:close", "freeze what a month cost; list closed months and their corrections")
     close.add_argument("month", nargs="?", metavar="YYYY-MM", help="a month that is over (default: list what is closed)")
@@ -155,6 +183,7 @@ def _add_other_commands(commands) -> None:  # noqa: ANN001
     demo = _command(commands, "demo", "setup:demo", "the app on a simulated fleet; a report where there is no terminal")
     demo.add_argument("--seed", type=int, default=7, help="of the simulation (default 7)")
     _read_only(demo)
+    _max_kbps(demo)
     shot = _command(commands, "screenshot", "setup:screenshot", "a picture of the app (SVG or PNG)")
     shot.add_argument("out", metavar="FILE", help="ends in .svg or .png")
     shot.add_argument("--screen", choices=SCREENS, default="fleet")
@@ -162,6 +191,7 @@ def _add_other_commands(commands) -> None:  # noqa: ANN001
     shot.add_argument("--size", default="140x40", metavar="WxH", help="in cells (default 140x40)")
     shot.add_argument("--theme", default="")
     shot.add_argument("--demo", action="store_true", help="of the simulated fleet instead of the configured nodes")
+    add_record_options(shot)
     keys = _command(commands, "keys", "keys:keys", "print every key of the app, with what config.toml changed")
     _json(keys)
     keys.add_argument("--markdown", action="store_true", help="as a table for a README")
@@ -177,7 +207,7 @@ def find(run: str) -> Callable[[Context, argparse.Namespace], int]:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """What stands behind `--` is a job's command for `run`, and words like the others for every other command."""
-    argv = price_words(argv)
+    argv = time_words(price_words(argv))
     words, behind = split_command(argv)
     if behind is not None and "run" in words:
         arguments = build_parser().parse_args(words)
@@ -193,7 +223,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         context = Context(arguments.config)
         _refuse_changes(context, arguments)
-        return int(find(arguments.run)(context, arguments))
+        with _then(context, arguments) as context:
+            return int(find(arguments.run)(context, arguments))
     except RackrateError as error:
         return _complain(str(error), error.exit_code)
     except BrokenPipeError:
@@ -205,6 +236,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - errors of the other packages, looked up without importing them
         return _complain_of_packages(error)
+
+
+@contextlib.contextmanager
+def _then(context: Context, arguments: argparse.Namespace) -> Iterator[Context]:
+    """With `--record` the context of a recording's moment."""
+    if not getattr(arguments, "record", None):
+        if getattr(arguments, "at", None) and hasattr(arguments, "record"):
+            raise WrongUsage("--at names a moment of a recording: give --record FILE too.")
+        yield context
+        return
+    from tui.commands.recorded import RecordedContext
+
+    recorded = RecordedContext(context, arguments.record, arguments.at)
+    arguments.no_sync = True
+    with contextlib.closing(recorded):
+        yield recorded
 
 
 def _refuse_changes(context: Context, arguments: argparse.Namespace) -> None:

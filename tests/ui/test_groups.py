@@ -39,7 +39,7 @@ async def test_a_group_tells_its_sums_and_folds_by_left_enter_and_all_at_once() 
         await press(pilot, "down", "left")
         assert table(app).cursor_key == ada and "a100-busy" not in table(app).keys and "▸ 1" in line_with(app, "ada ")
         whole = app.fleet.totals(NOW)
-        assert f"{len(app.fleet)} nodes  {usd(whole.usd_per_hour)}/h" in text(app), "what is folded is still counted"
+        assert f"{len(app.fleet)} nodes  ~{usd(whole.usd_per_hour)}/h" in text(app), "what is folded is still counted"
         await press(pilot, "right")
         assert "a100-busy" in table(app).keys
         await press(pilot, "enter")
@@ -62,7 +62,8 @@ async def test_space_on_a_group_marks_its_nodes_and_actions_are_for_them() -> No
         await press(pilot, "space")
         assert table(app).marks == set(names) == set(table(app).targets()) and line_with(app, "red ").startswith(" ●")
         part = app.fleet.totals(NOW, names)
-        assert f"● {len(names)} marked:  {usd(part.usd_per_hour)}/h" in text(app)
+        about = "~" * bool(part.unpriced)
+        assert f"● {len(names)} marked:  {about}{usd(part.usd_per_hour)}/h" in text(app)
         await press(pilot, "shift+right")
         table(app).move_to(table(app).position(names[0]))
         await press(pilot, "space")

@@ -46,31 +46,33 @@ def verdict(fleet: Fleet, *, quiet: bool = False) -> ExitCode:
 def nodes(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Lists nodes with use and money."""
     from tui.columns import NODE_COLUMNS
-    from tui.records import node_record, totals_record
+    from tui.records import node_record
 
     wanted = context.query(arguments.query)
     fleet, now = look(context), context.clock()
     views = [view for view in fleet if wanted(view, now)]
-    totals = fleet.totals(now, [view.name for view in views])
+    names = [view.name for view in views]
+    if arguments.sum:
+        from tui.commands.sums import print_sums
+
+        code, reached = print_sums(context, arguments, fleet, names, now), verdict(fleet)
+        return reached if reached is not ExitCode.DONE else code
     if arguments.json:
-        print_json([node_record(view, now) for view in views] if not arguments.sum else totals_record(totals))
-    elif arguments.sum:
-        say_totals(totals, stdout=True)
+        print_json([node_record(view, now) for view in views])
     else:
         print_rows(NODE_COLUMNS, views, now)
-        say_totals(totals)
+        say_totals(fleet.totals(now, names))
     return verdict(fleet)
 
 
-def say_totals(totals: Totals, *, stdout: bool = False) -> None:
+def say_totals(totals: Totals) -> None:
     """One line: nodes by state, GPUs, $ per hour and idle $ per hour."""
     from tui.columns import totals_money
 
-    line = (
+    say(
         f"{totals.nodes} nodes: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
         f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}"
     )
-    print(line) if stdout else say(line)
 
 
 def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:

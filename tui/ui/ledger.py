@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.money_files import MoneyFiles
 from tui.ui.panes.header import BudgetsRead, Costs
 
 if TYPE_CHECKING:
@@ -46,21 +47,30 @@ def read_costs(
 
     Nodes that do not answer are left out: their rows come with a later sync. `before`: what was read last.
     """
-    from pricing.attribution import cost_summary
     from pricing.ledger import Ledger
-    from tui.money_files import pricing_at
     from tui.sync import sync
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with Ledger.open(path) as ledger:
         asyncio.run(sync(nodes, ledger, client_for=client_for))
-        now = datetime.now(UTC)
-        pricing = pricing_at(prices_path, terms_path)
-        summary = cost_summary(ledger, pricing.catalog, now, timezone, book=pricing.book, terms=pricing.terms)
-        states, alerts = _budgets(ledger, pricing, budgets, timezone, now, before)
+    return costs_at(MoneyFiles(path, prices_path, terms_path, None, tuple(budgets), timezone), datetime.now(UTC), before)
+
+
+def costs_at(files: MoneyFiles, now: datetime, before: Costs = Costs()) -> Costs:
+    """What the ledger says of a moment's day and month; nothing where there is no ledger. `before`: what was read last."""
+    from pricing.ledger import Ledger
+    from tui.selection import day_costs, so_far
+
+    if files.ledger is None or not files.has_ledger:
+        return Costs()
+    pricing = files.pricing()
+    with Ledger.open(files.ledger) as ledger:
+        summary = so_far(ledger, pricing, now, files.timezone)
+        states, alerts = _budgets(ledger, pricing, files.budgets, files.timezone, now, before)
     return Costs(
         today=_total(summary.today), month=_total(summary.month),
         partial=not (summary.today.complete and summary.month.complete), budgets=states, alerts=alerts,
+        by_node=day_costs(summary.today),
     )  # fmt: skip
 
 

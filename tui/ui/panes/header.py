@@ -16,6 +16,7 @@ from tui import format as fmt
 from tui.fleet import Totals
 from tui.fleet_jobs import JobCounts
 from tui.groups import free_text
+from tui.selection import DayCosts, Selected
 from tui.ui import actions
 from tui.ui.lines import Line, fitted, joined, spread, width
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 
 NAMED_CELLS = 100
+SUM_CELLS, STANDING_CELLS = 20, 46
+"""At least so much of the status is for the sums, and so much for what must be said of the row under the cursor."""
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     month: Fraction | None = None
     partial: bool = False
     error: str | None = None
+    by_node: DayCosts | None = None
+    """What today cost by node."""
     budgets: BudgetsRead | None = None
     alerts: tuple[wire.Alert, ...] = ()
     """Thresholds of budgets that are crossed, the worst first; `holders` is the budget's name."""
@@ -51,6 +56,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     sums: tuple[Line, ...]
     """Over exactly the rows that are shown, the most wanted first; the very first says how many rows they are."""
+    aside: Line = ()
+    """Said of them where there is room after all else."""
     marked: int = 0
     """When there are any, the sums are over these rows alone."""
     marks_hidden: int = 0
@@ -72,15 +79,23 @@ def header_lines(
     money = _money(totals, costs, named=cells >= NAMED_CELLS)
     states = _states(totals)
     name: Line = ((" RACKRATE", "title"),)
+    if height < 2 and clock[:1].isalpha():
+        return [((" ", "text"), *joined([_other_time(clock), *_state_parts(totals)[:3], *money], "  ", cells - 2))]
     if height < 2:
         return [((" ", "text"), *joined([*_state_parts(totals)[:3], *money], "  ", cells - 2))]
     gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))
     if totals.gpus_lost:
         gpus += ((f" · {totals.gpus_lost} lost", "lost"),)
-    first, end = joined([name, states, gpus, *_jobs(jobs)], "   ", cells), ((f"{clock} ", "dim"),)
+    end: Line = (*_other_time(clock), (" ", "text")) if clock[:1].isalpha() else ((f"{clock} ", "dim"),)
+    first = joined([name, states, gpus, *_jobs(jobs)], "   ", cells - (width(end) + 2 if clock[:1].isalpha() else 0))
     second = joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals, len(costs.alerts))], "   ", cells - 1)
     first, second = _with_free(_free(totals), (first, second), (cells - width(end) - 2, cells - 1))
     return [spread(first, end, cells), second]
+
+
+def _other_time(clock: str) -> Line:
+    """`REPLAY Nov 30 14:05:10 +01:00`: a clock with a word before it is not that of now."""
+    return ((f" {clock} ", "cursor"),)
 
 
 def _free(totals: Totals) -> list[Line]:
@@ -164,55 +179,85 @@ def _extras(totals: Totals, others: int) -> list[Line]:
     return extras
 
 
-def node_sums(totals: Totals) -> tuple[Line, ...]:
-    """`12 nodes  $123.00/h  idle $4.00/h`."""
-    known = totals.unpriced < totals.nodes or not totals.nodes
+def node_sums(found: Selected) -> tuple[Line, ...]:
+    """`12 nodes  $123.00/h  today $1,234.50  idle $4.00/h`; `~` before what is known in part."""
+    totals = found.totals
+    known, about = not totals.cost_unknown, "~" * bool(totals.unpriced)
+    mark = "~" * (found.today is not None and found.today_partial)
     sums: list[Line] = [
         ((f"{totals.nodes} node{'s' * (totals.nodes != 1)}", "text"),),
-        ((f"{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN, "text"),),
+        ((f"{about}{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN, "text"),),
+        (("today ", "dim"), (mark + fmt.usd(found.today), "text")),
     ]
-    if totals.idle_usd_per_hour:
-        sums.append((("idle ", "dim"), (f"{fmt.usd(totals.idle_usd_per_hour)}/h", "idle")))
-    if totals.unpriced:
-        sums.append(((f"{totals.unpriced} without a price", "dim"),))
+    if known:
+        style = "idle" if totals.idle_usd_per_hour else "text"
+        sums.append((("idle ", "dim"), (f"{about}{fmt.usd(totals.idle_usd_per_hour)}/h", style)))
     return tuple(sums)
 
 
-def status_line(shown: Shown, note: Line, cells: int) -> Line:
-    """Sums of the rows that are shown at the left; hidden columns and a frozen order at the right; a note wins the middle."""
-    left: list[Line] = []
-    if shown.filter_text:
-        left.append(((" ", "dim"), (f"/{fitted(fmt.clean(shown.filter_text), min(30, len(shown.filter_text)))}", "accent")))
-    if shown.marked:
-        left.append(((" " * (not left), "dim"), (f"● {shown.marked} marked:", "accent")))
-        left += shown.sums[1:]
-    else:
-        first, *rest = shown.sums
-        left += [first if left else ((" ", "dim"), *first), *rest]
-    right: list[Line] = []
-    if shown.marks_hidden:
-        right.append(((f"{shown.marks_hidden} mark{'s' * (shown.marks_hidden != 1)} hidden", "idle"),))
-    if shown.grouped_by:
-        right.append((("group ", "dim"), (fmt.clean(shown.grouped_by), "text")))
-    if shown.following:
-        right.append((("follows", "accent"),))
-    if shown.sorted_by:
-        right.append((("by ", "dim"), (shown.sorted_by, "text")))
-    if shown.frozen_seconds:
-        right.append(((f"order held {shown.frozen_seconds}s", "dim"),))
-    if shown.hidden_columns:
-        right.append(((f"+{shown.hidden_columns} hidden", "accent"), (" w", "key")))
-    end: Line = (*joined(right, "  ", cells // 2), (" ", "text"))
-    room = cells - width(end) - 2
+def unpriced(totals: Totals) -> Line:
+    """`2 without a price`."""
+    return ((f"{totals.unpriced} without a price", "dim"),) if totals.unpriced else ()
+
+
+def status_line(shown: Shown, note: Line, cells: int, standing: Line = ()) -> Line:
+    """Sums at the left; then a standing note; what is said of the order and the columns at the right, as far as there is room.
+
+    `note` covers the sums for a moment.
+    """
+    sums = _left(shown, cells)
     if note:
+        end = _right(shown, cells // 2)
         text, style = note[0]
-        return spread(((fitted(f" {text}", room).rstrip(), style),), end, cells)
-    return spread(joined(left, "  ", room), end, cells)
+        return spread(((fitted(f" {text}", cells - width(end) - 2).rstrip(), style),), end, cells)
+    if not standing:
+        left = joined(sums, "  ", cells - 1)
+        end = _right(shown, cells - width(left) - 2)
+        if shown.aside and width(left) + width(shown.aside) + width(end) + 4 <= cells:
+            left = (*left, ("  ", "dim"), *shown.aside)
+        return spread(left, end, cells)
+    end = _right(shown, cells // 6)
+    room = cells - width(end) - 2
+    left = joined(sums, "  ", max(SUM_CELLS, room - STANDING_CELLS))
+    text, style = standing[0]
+    return spread((*left, ("  ", "dim"), (fitted(text, room - width(left) - 2).rstrip(), style)), end, cells)
+
+
+def _left(shown: Shown, cells: int) -> list[Line]:
+    parts: list[Line] = []
+    if shown.filter_text:
+        room = min(30, max(12, cells // 4), len(shown.filter_text))
+        parts.append(((f"/{fitted(fmt.clean(shown.filter_text), room)}", "accent"),))
+    if shown.marked:
+        parts.append(((f"● {shown.marked} marked:", "accent"),))
+    if shown.marks_hidden:
+        parts.append(((f"{shown.marks_hidden} mark{'s' * (shown.marks_hidden != 1)} hidden", "idle"),))
+    first, *rest = [*parts, *shown.sums[bool(shown.marked) :]]
+    return [((" ", "dim"), *first), *rest]
+
+
+def _right(shown: Shown, cells: int) -> Line:
+    parts: list[Line] = []
+    if shown.frozen_seconds:
+        parts.append(((f"order held {shown.frozen_seconds}s", "dim"),))
+    if shown.hidden_columns:
+        parts.append(((f"+{shown.hidden_columns} hidden", "accent"), (" w", "key")))
+    if shown.sorted_by:
+        parts.append((("by ", "dim"), (shown.sorted_by, "text")))
+    if shown.grouped_by:
+        parts.append((("group ", "dim"), (fmt.clean(shown.grouped_by), "text")))
+    if shown.following:
+        parts.append((("follows", "accent"),))
+    line = joined(parts, "  ", cells - 1)
+    return (*line, (" ", "text")) if line else ()
 
 
 def footer_line(scope: actions.Scope, cells: int) -> Line:
     """`Enter open  / filter  ...`: as many as fit."""
     parts: list[Line] = [((key, "key"), (f" {name}", "dim")) for key, name in actions.footer(scope)]
-    if actions.read_only():
+    if actions.held():  # another time is shown: how to move in it is what is wanted
+        names = (("time_back", "back"), ("time_on", "on"), ("time_jump", "jump"), ("time_run", "run"), ("time_live", "newest"))
+        parts[:0] = [((actions.key_of(ident), "key"), (f" {name}", "dim")) for ident, name in names]
+    elif actions.read_only():
         parts.insert(0, (("read-only", "idle"),))
     return ((" ", "dim"), *joined(parts, "  ", cells - 1))

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from tui.fleet import Totals
 from tui.format import clean
 from tui.groups import groupings, is_group
+from tui.selection import Selected, selected
 from tui.ui import actions
 from tui.ui.lines import Line
 from tui.ui.panes.group import group_detail
-from tui.ui.panes.header import node_sums
+from tui.ui.panes.header import node_sums, unpriced
 from tui.ui.panes.node import detail
 from tui.ui.screens.table import TableScreen
 from tui.ui.widgets.fleet_table import FleetTable
@@ -77,11 +77,15 @@ class FleetScreen(TableScreen):
             self.table.empty = ((("  No node matches this filter. Esc clears it.", "dim"),),)
 
     def sums(self) -> tuple[Line, ...]:
-        return node_sums(self._totals())
+        return node_sums(self.selected())
 
-    def _totals(self) -> Totals:
-        app, keys = self.rackrate, self.summed()
-        return app.totals() if len(keys) == len(app.fleet) else app.fleet.totals(app.clock(), keys)
+    def aside(self) -> Line:
+        return unpriced(self.selected().totals)
+
+    def selected(self) -> Selected:
+        """What the marked nodes cost, or all that are shown."""
+        app = self.rackrate
+        return selected(app.fleet, self.summed(), app.clock(), app.costs.by_node)
 
     def trouble(self) -> Line:
         """Why the node under the cursor does not answer, or what the cloud will do to it."""

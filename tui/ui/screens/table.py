@@ -41,6 +41,10 @@ class TableScreen(RackrateScreen):
         """Over exactly the rows of `summed`."""
         raise NotImplementedError
 
+    def aside(self) -> Line:
+        """What is said of these rows where there is room."""
+        return ()
+
     def grouped_by(self) -> str:
         """What the rows are in groups by; empty: they are in none."""
         return ""
@@ -57,6 +61,7 @@ class TableScreen(RackrateScreen):
         app, table = self.rackrate, self.table
         shown = Shown(
             sums=self.sums(),
+            aside=self.aside(),
             marked=len(table.marked),
             marks_hidden=table.marks_hidden,
             filter_text=self.filter_text,
