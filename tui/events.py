@@ -59,7 +59,7 @@ class EventLog:
 
     def _begin(self) -> None:
         self._events: list[Event] = []
-        self._known: dict[Hashable, None] = {}
+        self._known: dict[Hashable, datetime] = {}
         self._watcher = Watcher(lambda view, now: True, every=float("inf"), with_jobs=False)
         self._jobs: dict[str, tuple[str, int]] = {}
         self._jobs_version = -1
@@ -97,7 +97,8 @@ class EventLog:
 
     def _turn_back(self, at: datetime) -> None:
         """Keeps what had happened by then; how things stand is found out anew."""
-        kept, known = [event for event in self._events if event.at <= at], self._known
+        kept = [event for event in self._events if event.at <= at]
+        known = {key: when for key, when in self._known.items() if when <= at}
         self._begin()
         self._events, self._known = kept, known
         self.version += 1
@@ -196,7 +197,7 @@ class EventLog:
         if key is not None:
             if key in self._known:
                 return
-            self._known[key] = None
+            self._known[key] = at
         self._count += 1
         self.version += 1
         insort(self._events, Event(at, self._count, kind, text, node, job, level, facts))
