@@ -20,12 +20,12 @@ _ORDER = {"critical": 0, "warning": 1}
 
 
 def all_alerts(fleet: Fleet, now: float, at: datetime, others: Sequence[wire.Alert] = ()) -> list[wire.Alert]:
-    """Critical ones first, then the oldest. `now` is monotonic, `at` the same moment in UTC; `others` are of no node."""
+    """Critical ones first, then the oldest; those that are paused at the end. `now` is monotonic, `at` the same moment in UTC; `others` are of no node."""
     found = [priced(view, alert) for view in fleet for alert in view.alerts.values()]
-    found += [silent for view in fleet if (silent := silence(view, now, at))]
-    found += [noticed for view in fleet if (noticed := notice_alert(view, now))]
+    found += [_held_back(view, silent, at) for view in fleet if (silent := silence(view, now, at))]
+    found += [_held_back(view, noticed, at) for view in fleet if (noticed := notice_alert(view, now))]
     found += others
-    return sorted(found, key=lambda alert: (_ORDER[alert.severity], alert.since, alert.key))
+    return sorted(found, key=lambda alert: (alert.paused_until is not None, _ORDER[alert.severity], alert.since, alert.key))
 
 
 def priced(view: NodeView, alert: wire.Alert) -> wire.Alert:
@@ -35,6 +35,20 @@ def priced(view: NodeView, alert: wire.Alert) -> wire.Alert:
     if alert.usd_per_hour is not None or price is None or alert.gpu is None or not view.uses:
         return named
     return msgspec.structs.replace(named, usd_per_hour=money(price / len(view.uses)))
+
+
+def covering(view: NodeView, rule: str, gpu: str | None) -> tuple[wire.AlertPause, ...]:
+    """The pauses of the node that an alert of this rule and GPU is under, as the node last told."""
+    return tuple(one for one in view.info.pauses if one.covers(rule, gpu)) if view.info is not None else ()
+
+
+def _held_back(view: NodeView, alert: wire.Alert, at: datetime) -> wire.Alert:
+    """An alert that only a client sees, paused as its node's own are."""
+    until = [one for one in covering(view, alert.rule, alert.gpu) if one.until > at]
+    if not until:
+        return alert
+    last = max(until, key=lambda one: one.until)
+    return msgspec.structs.replace(alert, paused_until=last.until, paused_reason=last.reason)
 
 
 def silence(view: NodeView, now: float, at: datetime) -> wire.Alert | None:

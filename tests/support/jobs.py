@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agent import wire
-from agent.client import AgentRefused
+from agent.client import AgentRefused, Unreachable
 from tests.support.fleets import AT, GIB, NOW, StubCatalog, gpu, idle_gpu, put
 from tui.config import NodeConfig
 from tui.fleet import Fleet
@@ -104,6 +104,8 @@ class FakeNode:
         self.log_ended = False
         self.calls: list[tuple[Any, ...]] = []
         self.refusals: dict[str, str] = {}
+        self.silent: set[str] = set()
+        """Calls that nobody answers."""
         self.plan: dict[str, Any] = {}
         self.grew = asyncio.Event()
 
@@ -117,6 +119,8 @@ class FakeNode:
 
     def _asked(self, *call: Any) -> None:
         self.calls.append(call)
+        if call[0] in self.silent:
+            raise Unreachable(f"{self.name} is not reachable: no answer")
         if (text := self.refusals.get(call[0])) is not None:
             raise AgentRefused(400, text, f"http://{self.name}/")
 
@@ -158,6 +162,26 @@ class FakeClient:
     async def signal(self, id: str, name: str) -> wire.Job:
         self.node._asked("signal", id, name)
         return self.node.known[id]
+
+    async def drain(self, reason: str | None = None, *, who: str | None = None) -> wire.NodeInfo:
+        self.node._asked("drain", reason, who)
+        return wire.NodeInfo(node=self.node.name, gpus=(), drain=wire.Drain(since=AT, by="token node", reason=reason))
+
+    async def undrain(self) -> wire.NodeInfo:
+        self.node._asked("undrain")
+        return wire.NodeInfo(node=self.node.name, gpus=())
+
+    async def pause_alerts(self, order: wire.PauseOrder) -> wire.NodeInfo:
+        self.node._asked("pause_alerts", order)
+        return wire.NodeInfo(node=self.node.name, gpus=())
+
+    async def resume_alerts(self, id: str | None = None) -> wire.NodeInfo:
+        self.node._asked("resume_alerts", id)
+        return wire.NodeInfo(node=self.node.name, gpus=())
+
+    async def mps_set(self, gpu: str, setting: wire.MpsSetting) -> wire.MpsState:
+        self.node._asked("mps_set", gpu, setting)
+        return wire.MpsState(gpu=gpu, state="idle")
 
     async def dry_run(self, spec: wire.JobSpec) -> wire.JobPlan:
         self.node._asked("dry_run", spec)

@@ -49,9 +49,11 @@ def test_the_footer_names_only_what_exists_there(scope: actions.Scope) -> None:
 
 
 def test_what_changes_something_on_a_node_is_marked_so_and_nothing_else_is() -> None:
-    words = ("kill", "stop", "delete", "remove", "signal", "drain", "submit", "send")
+    words = ("kill", "stop", "delete", "remove", "signal", "drain", "submit", "send", "pause alerts", "share")
     named = {action.id for action in actions.ACTIONS if any(word in action.title.casefold() for word in words)}
-    assert named == {action.id for action in actions.ACTIONS if action.changes} == {"submit", "cancel", "signal", "send"}
+    assert named == {action.id for action in actions.ACTIONS if action.changes} == {
+        "cancel", "drain", "mps_share", "pause_alerts", "resubmit", "send", "signal", "submit",
+    }  # fmt: skip
 
 
 SCREENS = [(), ("enter",), ("a",), ("j",), ("j", "enter"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("v",), ("v", "enter"), ("question_mark",)]

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from agent import wire
+from tests.support.acting import acting, confirm
 from tests.support.fleets import NOW, StubCatalog, gpu, many, put
 from tests.support.jobs import FakeNode, asked_nodes, ended, ident, job, job_fleet, notice, queued, tell
 from tests.support.screens import line_with, make_app, press, running, text, tick
 from tui.fleet import Fleet
 from tui.ui.app import RackrateApp
-from tui.ui.screens.confirm import ConfirmScreen, SignalScreen
+from tui.ui.screens.confirm import ConfirmScreen
 from tui.ui.screens.job import JobScreen
 from tui.ui.screens.jobs import JobsScreen
 from tui.ui.widgets.jobs_table import JobsTable
@@ -230,45 +231,22 @@ async def test_stopping_asks_first_and_says_what_will_happen_and_enter_alone_doe
         assert not [call for call in node.calls if call[0] == "cancel"]
 
 
-async def test_the_other_answer_stops_it_and_a_second_time_it_is_force() -> None:
-    app, node = app_of()
-    async with running(app, (100, 30)) as pilot:
-        await press(pilot, "j", "down", "x", "right", "enter")
-        await until(lambda: ("cancel", ident(1), False) in node.calls)
-        await until(lambda: app.fleet.job("gpu-01", ident(1)).job.state == "stopping")  # type: ignore[union-attr]
-        await pilot.pause()
-        assert f"stop {ident(1)}: done, it is stopping" in text(app)
-        await press(pilot, "x")
-        shown = " ".join(text(app).replace("│", " ").split())
-        assert "by force?" in shown and "what it has not saved is lost" in shown and "--force" in shown
-        await press(pilot, "tab", "enter")
-        await until(lambda: ("cancel", ident(1), True) in node.calls)
-
-
-async def test_the_job_that_was_asked_about_is_stopped_whatever_moved_meanwhile() -> None:
-    app, node = app_of()
+async def test_what_the_node_refuses_is_a_sentence() -> None:
+    app, clock, nodes = acting()
+    nodes["gpu-01"].refusals["cancel"] = "job belongs to ada\x1b[2J"
     async with running(app, (100, 30)) as pilot:
         await press(pilot, "j", "down", "x")
-        tell(app.fleet, ended(3), *(job(number) for number in range(60, 70)))
-        jobs_table(app).move_to(7)
-        await press(pilot, "down", "enter")
-        await until(lambda: [call for call in node.calls if call[0] == "cancel"] == [("cancel", ident(1), False)])
-
-
-async def test_what_the_node_refuses_is_a_sentence() -> None:
-    app, node = app_of()
-    node.refusals["cancel"] = "job belongs to ada\x1b[2J"
-    async with running(app, (100, 30)) as pilot:
-        await press(pilot, "j", "down", "x", "right", "enter")
-        await until(lambda: "job belongs to ada" in text(app))
+        await confirm(app, pilot, clock)
+        assert "not asked to stop: train-1: job belongs to ada" in text(app)
         assert "\x1b" not in text(app)
 
 
 async def test_a_node_that_cannot_be_asked_says_so() -> None:
-    app, _ = make_app(job_fleet())
+    app, clock = make_app(job_fleet())
     async with running(app, (100, 30)) as pilot:
-        await press(pilot, "j", "down", "x", "right", "enter")
-        await until(lambda: "cannot be asked from here" in text(app))
+        await press(pilot, "j", "down", "x")
+        await confirm(app, pilot, clock)
+        assert "cannot be asked from here" in text(app)
 
 
 async def test_an_ended_job_and_one_in_the_queue() -> None:
@@ -281,17 +259,6 @@ async def test_an_ended_job_and_one_in_the_queue() -> None:
         jobs_table(app).move_to(3)
         await press(pilot, "x")
         assert "taken out of the queue" in text(app)
-
-
-async def test_a_signal_is_typed_and_sent_once() -> None:
-    app, node = app_of()
-    async with running(app, (100, 30)) as pilot:
-        await press(pilot, "j", "down", "k")
-        assert isinstance(app.screen, SignalScreen)
-        await press(pilot, *"usr1", "enter")
-        await until(lambda: ("signal", ident(1), "USR1") in node.calls)
-        await press(pilot, "k", "enter", "k", *"hup", "escape")
-        assert [call for call in node.calls if call[0] == "signal"] == [("signal", ident(1), "USR1")]
 
 
 async def test_the_id_is_copied_and_g_goes_to_the_node() -> None:

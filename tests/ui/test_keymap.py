@@ -126,7 +126,7 @@ async def test_read_only_takes_away_keys_hints_help_and_palette_of_what_changes_
         changing = [action for action in actions.ACTIONS if action.changes]
         await press(pilot, "j")
         assert "stop" not in text(app).split("\n")[-1] and "new" not in text(app).split("\n")[-1]
-        for action in changing:
+        for action in (one for one in changing if "jobs" in one.scopes):
             for key in action.keys:
                 await press(pilot, key)
                 assert len(app.screen_stack) == 2, (action.id, key)
@@ -140,23 +140,13 @@ async def test_read_only_takes_away_keys_hints_help_and_palette_of_what_changes_
 
 
 async def test_read_only_refuses_in_the_registry_however_an_action_is_called() -> None:
-    from tui.ui.job_actions import act
-
     app, _ = make_app(job_fleet(), read_only=True)
     async with running(app) as pilot:
         await press(pilot, "j")
-        for call in ("cancel_job", "signal_job", "submit", "app.submit"):
+        for call in dict.fromkeys(action.call for action in actions.ACTIONS if action.changes):
             await app.run_action(call, app.screen)
             await pilot.pause()
             assert len(app.screen_stack) == 2, call
-        asked = []
-
-        async def call(client) -> None:  # noqa: ANN001
-            asked.append(client)
-
-        act(app, "a100-busy", "4711", "stop", call)  # type: ignore[arg-type]
-        await pilot.pause()
-        assert not asked and "refused, this is read-only" in text(app)
     make_app()
     assert not actions.read_only() and actions.in_force() == actions.ACTIONS
 

@@ -29,6 +29,7 @@ from tui.ui.background import Background
 from tui.ui.clipboard import Copying
 from tui.ui.glyphs import AsciiDriver, UnicodeDriver
 from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS
+from tui.ui.node_actions import NodeActions
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
@@ -46,7 +47,7 @@ CLOSE_SECONDS = 2.0
 FORCED_END_SECONDS = 5.0
 
 
-class RackrateApp(Copying, Background):
+class RackrateApp(Copying, NodeActions, Background):
     """`fleet` is shown; `live` (if any) is started when the app is mounted. `clock` is monotonic seconds, `now` UTC.
 
     With `nodes` and `client_for` the prices are read after the first paint, and only then the streams are opened.

@@ -1,10 +1,11 @@
 """A question that is answered with a line of text: a file's name, a reason.
 
-Invariant: Esc answers nothing, and an empty line is no answer.
+Invariant: Esc answers nothing, and an empty line is no answer unless it was asked for as one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -19,7 +20,10 @@ from tui.ui.widgets.lines_view import RaisedLines
 
 
 class AskText(ModalScreen[str | None]):
-    """`question`, the line (`value` is in it at first), and a hint below."""
+    """`question`, the line (`value` is in it at first), and a hint below.
+
+    `check` says why a text cannot be taken (None: it can); `empty`: an empty line is an answer too.
+    """
 
     CSS = (
         DIALOG_CSS.format(name="AskText")
@@ -30,9 +34,14 @@ class AskText(ModalScreen[str | None]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
 
-    def __init__(self, question: str, hint: str, value: str = "", example: str = "") -> None:
+    def __init__(
+        self, question: str, hint: str, value: str = "", example: str = "", *,
+        check: Callable[[str], str | None] = lambda text: None, empty: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._asked = (("asked", question, "strong"), ("hint", hint, "dim"))
+        self._check = check
+        self._empty = empty
         self._value = value
         self._example = example
 
@@ -56,5 +65,11 @@ class AskText(ModalScreen[str | None]):
             pane.show(lines)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.value.strip():
-            self.dismiss(event.value.strip())
+        text = event.value.strip()
+        if not text and not self._empty:
+            return
+        if (wrong := self._check(text)) is None:
+            self.dismiss(text)
+        else:
+            self._asked = (self._asked[0], ("hint", wrong, "lost"))
+            self.on_resize()

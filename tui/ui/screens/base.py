@@ -21,7 +21,7 @@ from tui.ui.actions import Scope
 from tui.ui.places import Kept, Place
 from tui.ui.widgets.crumbs import Crumbs
 from tui.ui.widgets.header import Header, header_height
-from tui.ui.widgets.status import Footer, StatusLine
+from tui.ui.widgets.status import NOTE_SECONDS, Footer, StatusLine
 
 if TYPE_CHECKING:
     from tui.ui.app import RackrateApp
@@ -147,10 +147,10 @@ class RackrateScreen(Screen[None]):
         """The jobs of the whole fleet."""
         self.rackrate.action_jobs()
 
-    def note(self, text: str, style: str = "idle") -> None:
+    def note(self, text: str, style: str = "idle", seconds: float = NOTE_SECONDS) -> None:
         """A sentence in the status line for a few seconds."""
         for status in self.query(StatusLine):
-            status.note(text, style)
+            status.note(text, style, seconds)
 
     def show_header(self) -> None:
         """The totals of all nodes."""

@@ -70,6 +70,9 @@ class JobsScreen(TableScreen, JobActions):
     def job_here(self) -> JobView | None:
         return self.table.chosen
 
+    def jobs_here(self) -> list[JobView]:
+        return [self.table.row_of(key) for key in self.targets()]
+
     def draw(self) -> None:
         self.show_header()
         self.table.empty = self._nothing()

@@ -1,0 +1,387 @@
+"""From a key to what nodes are asked: question, blast radius, count, five seconds, sending, outcome, and that no text does it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent import wire
+from tests.support.acting import acting, changes, confirm, let_be, paste_raw, shown
+from tests.support.fleets import AT, NOW, StubCatalog, alert, gpu, put, sample
+from tests.support.jobs import ended, ident, job, tell
+from tests.support.screens import make_app, press, running, text
+from tui.fleet import Fleet
+from tui.ui import actions
+from tui.ui.screens.ask_text import AskText
+from tui.ui.screens.confirm import ConfirmScreen, SignalScreen
+
+
+def big_fleet(count: int = 12) -> Fleet:
+    """`count` nodes, each with a job that runs."""
+    fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
+    for number in range(count):
+        name = f"gpu-{number:02}"
+        put(fleet, name, (gpu(0, node=name), gpu(1, node=name)))
+        tell(fleet, job(number, name, user="ada" if number % 2 else "bob", gpus=(f"GPU-{name}-0",), gpus_wanted=1))
+    return fleet
+
+
+def mark_all(app: Any) -> None:
+    """As if Space was pressed on each row."""
+    table = app.screen.table
+    table.marks = set(table.keys)
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_dialog_says_the_blast_radius_and_nothing_is_sent_for_five_seconds() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 36)) as pilot:
+        await press(pilot, "j", "down", "x")
+        for part in (f"Stop job {ident(1)} (train-1) on gpu-01?", "1 job on gpu-01, of ada: 1 running", "6.4 GPU-hours",
+                     "$8.19/h goes from jobs to idle", f"rackrate job cancel {ident(1)}"):  # fmt: skip
+            assert part in shown(app), part
+        await press(pilot, "right", "enter")
+        assert "stopping train-1 in 5 s, z takes it back" in text(app) and not changes(nodes)
+        clock.at += 2.2
+        app.look_at_pending()
+        await pilot.pause()
+        assert "stopping train-1 in 3 s" in text(app) and not changes(nodes)
+        await let_be(app, pilot, clock)
+        assert changes(nodes) == [("gpu-01", "cancel", ident(1), False)]
+        assert "asked to stop train-1" in text(app)
+
+
+@pytest.mark.parametrize("key", ["z", "escape", "shift+f10"])
+async def test_what_was_confirmed_can_be_taken_back(key: str) -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "j", "down", "x", "right", "enter", key)
+        assert "taken back: stopping train-1. Nothing was sent" in text(app) and len(app.screen_stack) == 2
+        await let_be(app, pilot, clock)
+        assert not changes(nodes) and app._looking is None
+        await press(pilot, "z")
+        assert "There is nothing to take back" in text(app)
+        await press(pilot, "escape")
+        assert len(app.screen_stack) == 1, "Esc is Esc again"
+
+
+async def test_of_two_that_wait_the_newest_is_taken_back_first_and_the_other_is_sent() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "j", "down", "x", "right", "enter", "down", "x", "right", "enter")
+        assert "(1 more after it)" in text(app)
+        await press(pilot, "z")
+        assert "1 more action will be sent" in text(app)
+        await let_be(app, pilot, clock)
+        assert changes(nodes) == [("gpu-01", "cancel", ident(1), False)]
+
+
+async def test_more_than_ten_need_their_number_and_fail_one_by_one() -> None:
+    app, clock, nodes = acting(big_fleet())
+    nodes["gpu-07"].silent.add("cancel")
+    nodes["gpu-03"].refusals["cancel"] = "it belongs to bob\x1b[2J"
+    async with running(app, (120, 40)) as pilot:
+        await press(pilot, "j")
+        mark_all(app)
+        await press(pilot, "x")
+        for part in ("Stop 12 jobs on", "12 jobs on gpu-00, gpu-01, gpu-02, gpu-03, gpu-04 and 7 more, of ada and bob: 12 running",
+                     "38.4 GPU-hours", "$98.28/h", "Type 12 to go on: _"):  # fmt: skip
+            assert part in shown(app), part
+        await press(pilot, "right", "enter")
+        assert isinstance(app.screen, ConfirmScreen) and "Type 12 first" in text(app)
+        await press(pilot, "1", "backspace", "1", "1", "enter")
+        assert isinstance(app.screen, ConfirmScreen), "11 is not 12"
+        await press(pilot, "backspace", "2", "enter")
+        tell(app.fleet, ended(4, node="gpu-04"))
+        app.fleet._nodes.pop("gpu-05")
+        await let_be(app, pilot, clock)
+        assert len(changes(nodes)) == 10 and {call[0] for call in changes(nodes)} == {f"gpu-{n:02}" for n in range(12)} - {"gpu-04", "gpu-05"}
+        said = text(app)
+        assert "asked to stop 8 of 12:" in said and "it belongs to bob" in said and "\x1b" not in said
+
+
+async def test_the_outcome_names_who_did_not_answer() -> None:
+    app, clock, nodes = acting(big_fleet(10))
+    nodes["gpu-07"].silent.add("drain")
+    async with running(app, (100, 30)) as pilot:
+        mark_all(app)
+        await press(pilot, "d", "enter")
+        await confirm(app, pilot, clock)
+        assert "drained 9 of 10: gpu-07 did not answer" in text(app)
+
+
+async def test_targets_are_those_of_the_key_press_and_looked_at_again_when_it_comes_to_them() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "j", "down", "x", "right", "enter")
+        tell(app.fleet, ended(1), *(job(number) for number in range(60, 70)))
+        app.screen.table.move_to(7)  # type: ignore[attr-defined]
+        await let_be(app, pilot, clock)
+        assert not changes(nodes) and "not asked to stop: left out, as train-1 has ended" in text(app)
+
+
+async def test_a_job_that_is_being_stopped_is_killed_by_force_and_of_several_it_is_left_out() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 40)) as pilot:
+        await press(pilot, "j", "x")
+        assert "by force?" in shown(app) and "but for what they saved before" in shown(app) and "--force" in shown(app)
+        await confirm(app, pilot, clock)
+        assert changes(nodes) == [("gpu-01", "cancel", ident(3), True)]
+        app.screen.table.marks = {f"gpu-01 {ident(3)}", f"gpu-01 {ident(2)}", f"gpu-01 {ident(4)}", f"gpu-01 {ident(6)}"}  # type: ignore[attr-defined]
+        await press(pilot, "x")
+        for part in ("Stop 2 jobs on gpu-01?", "1 running, 1 waiting", "taken out of the queue", "1 job of these is being stopped already"):
+            assert part in shown(app), part
+        await confirm(app, pilot, clock)
+        assert {call[2] for call in changes(nodes)[1:]} == {ident(2), ident(4)} and not any(call[3] for call in changes(nodes)[1:])
+
+
+async def test_a_signal_is_typed_and_asked_about_and_only_running_jobs_get_it() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "j")
+        app.screen.table.marks = {f"gpu-01 {ident(number)}" for number in (1, 2, 4, 6)}  # type: ignore[attr-defined]
+        await press(pilot, "k")
+        assert isinstance(app.screen, SignalScreen)
+        await press(pilot, *"usr1", "enter")
+        assert "Send USR1 to 2 jobs on gpu-01?" in shown(app) and f"rackrate job signal USR1 {ident(1)} {ident(2)}" in shown(app)
+        await confirm(app, pilot, clock)
+        assert changes(nodes) == [("gpu-01", "signal", ident(1), "USR1"), ("gpu-01", "signal", ident(2), "USR1")]
+        assert "sent USR1 to 2 jobs" in text(app)
+
+
+async def test_ids_of_marked_jobs_are_copied_one_a_line_and_l_opens_the_log() -> None:
+    app, _, _ = acting()
+    copied: list[tuple[str, str]] = []
+    app.copy_text = lambda text, what: copied.append((text, what))  # type: ignore[method-assign]
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "y", "j")
+        app.screen.table.marks = {f"gpu-01 {ident(1)}", f"gpu-01 {ident(2)}"}  # type: ignore[attr-defined]
+        await press(pilot, "y")
+        assert copied == [("gpu-01", "gpu-01"), (f"{ident(1)}\n{ident(2)}", "2 ids")]
+        app.screen.table.marks = set()  # type: ignore[attr-defined]
+        await press(pilot, "x", "y")
+        assert copied[-1] == (f"rackrate job cancel {ident(1)}", "the command") or copied[-1][1] == "the command"
+        assert isinstance(app.screen, ConfirmScreen)
+        await press(pilot, "escape", "l")
+        await pilot.pause()
+        assert type(app.screen).__name__ == "JobScreen"
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_node_is_drained_with_a_reason_and_undrained_with_the_same_key() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 36)) as pilot:
+        await press(pilot, "d")
+        assert isinstance(app.screen, AskText) and "Drain gpu-01: why?" in text(app)
+        await press(pilot, *"new fan", "enter")
+        for part in ("Drain gpu-01?", "Reason: new fan", "No job starts there any more", "3 running jobs (of ada, bob and carol) go on",
+                     "2 jobs in the queue there wait", "$32.77/h is paid on", "rackrate node drain gpu-01 --reason 'new fan'"):  # fmt: skip
+            assert part in shown(app), part
+        await confirm(app, pilot, clock)
+        (call,) = changes(nodes)
+        assert call[:3] == ("gpu-01", "drain", "new fan") and "drained gpu-01" in text(app)
+        told = msgspec.structs.replace(app.fleet["gpu-01"].info, drain=wire.Drain(since=AT, by="x", reason="new fan"))
+        app.fleet.apply("gpu-01", wire.NodeEvent(node=told), NOW)
+        app.fleet.apply("gpu-01", wire.SampleEvent(sample=app.fleet["gpu-01"].sample), NOW)  # type: ignore[arg-type]
+        await press(pilot, "d")
+        assert "Let gpu-01 start jobs again?" in shown(app) and "Drained because of: new fan" in shown(app)
+        await confirm(app, pilot, clock)
+        assert changes(nodes)[-1] == ("gpu-01", "undrain")
+
+
+async def test_of_marked_nodes_those_that_are_drained_are_not_drained_again() -> None:
+    app, clock, nodes = acting()
+    info_ = msgspec.structs.replace(app.fleet["gpu-01"].info, drain=wire.Drain(since=AT, by="x"))
+    app.fleet.apply("gpu-01", wire.NodeEvent(node=info_), NOW)
+    async with running(app, (100, 30)) as pilot:
+        mark_all(app)
+        await press(pilot, "d", "enter")
+        assert "Drain gpu-02 and sim-01?" in shown(app)
+        await confirm(app, pilot, clock)
+        assert sorted(call[:2] for call in changes(nodes)) == [("gpu-02", "drain"), ("sim-01", "drain")]
+
+
+async def test_alerts_of_a_node_are_paused_and_resumed() -> None:
+    app, clock, nodes = acting()
+    app.fleet.apply("gpu-01", wire.AlertEvent(alert=alert("gpu-01")), NOW)
+    async with running(app, (100, 34)) as pilot:
+        await press(pilot, "enter", "p")
+        await press(pilot, *"new fan", "enter")
+        assert "Pause all alerts of gpu-01 for 2 h?" in shown(app) and "It covers 1 alert that holds now" in shown(app)
+        assert "rackrate node pause-alerts gpu-01 --for 7200s --reason 'new fan'" in shown(app)
+        await confirm(app, pilot, clock)
+        ((_, _, order),) = changes(nodes)
+        assert (order.seconds, order.rule, order.reason) == (7200, None, "new fan")
+        pause = wire.AlertPause(id="ab", since=AT, until=AT + timedelta(hours=2), by="x")
+        told = msgspec.structs.replace(app.fleet["gpu-01"].info, pauses=(pause,))
+        app.fleet.apply("gpu-01", wire.NodeEvent(node=told), NOW)
+        await press(pilot, "p")
+        assert "Resume all alerts of gpu-01?" in shown(app)
+        await confirm(app, pilot, clock)
+        assert changes(nodes)[-1] == ("gpu-01", "resume_alerts", None)
+
+
+async def test_one_alert_is_paused_by_its_rule_and_gpu_and_shown_so() -> None:
+    app, clock, nodes = acting()
+    app.fleet.apply("gpu-01", wire.AlertEvent(alert=alert("gpu-01")), NOW)
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "a")
+        screen = app.screen
+        screen.query_one("#alerts").move_to(next(i for i, key in enumerate(screen.query_one("#alerts").keys) if key.startswith("gpu-01")))  # type: ignore[attr-defined]
+        await press(pilot, "p", "ctrl+u", *"x", "enter")
+        assert isinstance(app.screen, AskText) and "is no length of time" in text(app), "a wrong one is said in its place"
+        await press(pilot, "ctrl+u", *"1d", "enter")
+        assert "Pause gpu_idle_held of GPU 1 of gpu-01 for 1 d?" in shown(app)
+        await confirm(app, pilot, clock)
+        ((_, _, order),) = changes(nodes)
+        assert (order.seconds, order.rule, order.gpu) == (86_400, "gpu_idle_held", "GPU-gpu-01-1")
+        pause = wire.AlertPause(id="ab", rule="gpu_idle_held", since=AT, until=AT + timedelta(hours=2), by="x")
+        app.fleet.apply("gpu-01", wire.NodeEvent(node=msgspec.structs.replace(app.fleet["gpu-01"].info, pauses=(pause,))), NOW)
+        app.fleet.apply("gpu-01", wire.AlertEvent(alert=alert("gpu-01", paused_until=pause.until)), NOW)
+        app.redraw()
+        await pilot.pause()
+        assert "paused" in text(app)
+        await press(pilot, "p")
+        assert "Resume gpu_idle_held of GPU 1 of gpu-01?" in shown(app)
+        await confirm(app, pilot, clock)
+        assert changes(nodes)[-1] == ("gpu-01", "resume_alerts", "ab")
+
+
+async def test_the_share_of_gpus_is_set_and_one_that_has_another_job_meanwhile_is_left_out() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 34)) as pilot:
+        await press(pilot, "enter", "i", *"9 50%", "enter")
+        assert "gpu-01 has no GPU 9" in shown(app)
+        await press(pilot, "ctrl+u", *"0,2 50% 8G", "enter")
+        for part in ("Set the MPS share of 2 GPUs of gpu-01?", "at most 50 % of the SMs and 8.0G of memory", "No job has it now",
+                     "rackrate mps gpu-01 0,2 --share 50% --memory 8G"):  # fmt: skip
+            assert part in shown(app), part
+        await press(pilot, "right", "enter")
+        newer = tuple(
+            msgspec.structs.replace(one, allocations=(wire.GpuAllocation(job="new", share=Decimal(1)),)) if one.index == 2 else one
+            for one in app.fleet["gpu-01"].gpus
+        )
+        app.fleet.apply("gpu-01", wire.SampleEvent(sample=sample("gpu-01", newer, 2)), NOW)
+        await let_be(app, pilot, clock)
+        setting = wire.MpsSetting(active_thread_percentage=Decimal(50), pinned_memory_bytes=8 << 30)
+        assert changes(nodes) == [("gpu-01", "mps_set", "GPU-gpu-01-0", setting)]
+        assert "set the share of 1 of 2: left out, as GPU 2 of gpu-01 has another job now" in text(app)
+
+
+# -- nothing by itself ---------------------------------------------------------------------------------------------
+
+
+async def test_leaving_within_the_five_seconds_sends_nothing_and_says_so() -> None:
+    app, clock, nodes = acting()
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "j", "down", "x", "right", "enter", "q")
+        clock.at += 10
+        await asyncio.sleep(0.3)
+    assert not changes(nodes)
+    assert app.unsent() == ["stopping train-1: not sent, the app was left before its five seconds were over"]
+
+
+async def test_a_small_screen_shows_the_question_and_both_answers() -> None:
+    app, clock, nodes = acting(big_fleet())
+    async with running(app, (20, 5)) as pilot:
+        await press(pilot, "j")
+        mark_all(app)
+        await press(pilot, "x")
+        assert "Stop 12 jobs" in shown(app) and "Type 12" in shown(app)
+        await press(pilot, "1", "2")
+        await confirm(app, pilot, clock)
+        assert len(changes(nodes)) == 12
+
+
+PLACES = {
+    "fleet": (), "node": ("enter",), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"), "costs": ("c",),
+    "market": ("m",), "advice": ("v",), "help": ("question_mark",),
+}  # fmt: skip
+TEXTS = (
+    "dy\n", "x\nyes\n", "1111\n", "x\t\n", "x\t\t\n\n", "kTERM\n\n", "kterm\n\t\n", "d\n\n", "dnew fan\n\t\n", "p2h\n\n", "p\n\t\n",
+    "i0 50%\n\n", ":stop\n\n\n", ":drain\n\n\n", "Vx12\n\t\n", " x\n", "  d\n\n", "x12\n", "12\n", "n\nls\n\n", "e\n\n", "z\n", "excellent\n",
+)  # fmt: skip
+
+
+def _texts(seed: int) -> list[str]:
+    """Of the keys that do something above all, and of what closes and answers dialogs."""
+    rng = random.Random(seed)
+    signs = "xkdpinyezjav :/\n\n\n\t 12yes" + "qwertzuiopasdfghjklyxcvbnmQWERTZUIOP0123456789!?.,;-_'"
+    return ["".join(rng.choices(signs, k=14)) for _ in range(3)]
+
+
+async def test_no_text_changes_anything_on_any_screen_however_it_is_pasted_raw() -> None:
+    """Letters, digits, blanks, tabs and line feeds come as keys where a terminal knows no bracketed paste."""
+    app, clock, nodes = acting(big_fleet())
+    app.action_leave = lambda: None  # type: ignore[method-assign]
+    async with running(app, (80, 24)) as pilot:
+        for seed, (place, keys) in enumerate(PLACES.items()):
+            for paste in (*(TEXTS if place in ("fleet", "jobs", "alerts") else TEXTS[seed::4]), *_texts(seed)):
+                while len(app.screen_stack) > 1:
+                    app.pop_screen()
+                app.screen.table.marks = set(app.screen.table.passing)  # type: ignore[attr-defined]
+                paste_raw(app, "".join(keys).replace("question_mark", "?").replace("enter", "\n") + paste)
+                await pilot.pause()
+                assert not app.pending, (place, paste)
+        await let_be(app, pilot, clock)
+    assert not changes(nodes)
+
+
+# -- every action that changes something ----------------------------------------------------------------------------
+
+WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "cancel": (("j",), ("right", "enter")),
+    "signal": (("j",), (*"usr1", "enter", "right", "enter")),
+    "drain": ((), ("enter", "right", "enter")),
+    "pause_alerts": ((), ("enter", "right", "enter")),
+    "mps_share": (("enter",), (*"0 50%", "enter", "right", "enter")),
+}
+"""Action -> how to get to it, and what confirms it."""
+FORMS = {"submit", "resubmit", "send"}
+"""They open the form of a job, or send it: `test_submit_screen`."""
+CALLS = {"cancel": "cancel", "signal": "signal", "drain": "drain", "pause_alerts": "pause_alerts", "mps_share": "mps_set"}
+
+
+def test_every_action_that_changes_something_is_known_here() -> None:
+    assert {action.id for action in actions.ACTIONS if action.changes} == {*WAYS, *FORMS}
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_every_action_that_changes_something_asks_sends_what_it_said_and_is_refused_in_read_only(name: str) -> None:
+    action = next(action for action in actions.ACTIONS if action.id == name)
+    there, answers = WAYS[name]
+    app, clock, nodes = acting(big_fleet(2))
+    async with running(app, (100, 34)) as pilot:
+        await press(pilot, *there, action.keys[0])
+        assert not changes(nodes) and type(app.screen).__name__ in ("ConfirmScreen", "SignalScreen", "AskText")
+        await press(pilot, *answers)
+        assert not changes(nodes) and len(app.pending) == 1
+        plan = app.pending[0].plan
+        await let_be(app, pilot, clock)
+        assert [call[1] for call in changes(nodes)] == [CALLS[name]] * len(plan.targets)
+        assert {call[0] for call in changes(nodes)} == {target.node for target in plan.targets}
+    app, clock, nodes = acting(big_fleet(2), read_only=True)
+    async with running(app, (100, 34)) as pilot:
+        await press(pilot, *there, action.keys[0])
+        assert f"{action.shown} is off: this is read-only." in text(app)
+        await app.run_action(action.call, app.screen)
+        app.say("", "dim")
+        from tui.ui.blast import ask
+
+        ask(app, plan)
+        await pilot.pause()
+        assert "refused, this is read-only" in text(app) and not isinstance(app.screen, ConfirmScreen)
+        app.will_send(plan)
+        await let_be(app, pilot, clock)
+        assert not changes(nodes)
+    make_app()
