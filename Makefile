@@ -14,9 +14,9 @@ test: $(VENV)/.test
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q agent pricing tui
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder
 
-# The property tests with new examples: what they find becomes an @example.
+# The property tests with new and more examples, and more kills and jobs: what they find becomes an @example.
 explore: $(VENV)/.test
-	RACKRATE_EXPLORE=1 $(BIN)/python -m pytest -p no:cacheprovider -n 2 $$(grep -rl "from hypothesis" tests --include=test_*.py)
+	RACKRATE_EXPLORE=1 $(BIN)/python -m pytest -p no:cacheprovider -n 2 $$(grep -rlE "from (hypothesis|tests.support.examples)" tests --include=test_*.py)
 
 # Cgroups version 2 on a real kernel (user-mode Linux, no KVM), without systemd and with it as process 1.
 # `make test-vm VM_TESTS=FILES` runs others there; tests/support/vm/qemurun has cpuset and PSI too, twelve times slower.

@@ -4,7 +4,7 @@ A file's tests stay together in one process, which makes their fixtures once; th
 and share little, go to whichever process is free (`make test`).
 
 Property tests look at the same examples each time, so that what passes here passes elsewhere; with RACKRATE_EXPLORE=1
-(`make explore`) they look for new ones.
+(`make explore`) they look for new ones, and for more (tests/support/examples.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, max_examples=60)
 settings.load_profile("default" if os.environ.get("RACKRATE_EXPLORE") else "repeatable")
 
 SLOW = (

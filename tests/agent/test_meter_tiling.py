@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agent import wire
 from agent.meter import Meter
 from agent.meter_claims import Claim
+from tests.support.examples import examples
 from tests.support.metering import ANN, BOB, EVE, INFO, HandClock, all_rows, check_cover, check_gpu_tiles, check_sequences, gpu, lost, sample
 
 GPUS = 3
@@ -109,7 +110,7 @@ class Life:
                 self.meter = self._open()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTS, max_size=25))
 def test_every_moment_of_a_node_is_covered_exactly_once(acts: list[Act]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +131,7 @@ STEADY_ACTS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEADY_ACTS, max_size=25))
 def test_the_rows_of_a_gpu_that_stays_tile_its_whole_life(acts: list[Act]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +150,7 @@ def test_the_rows_of_a_gpu_that_stays_tile_its_whole_life(acts: list[Act]) -> No
 COUNTERS = st.one_of(st.none(), st.just("same"), st.floats(0, 50_000), st.just("reset"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.integers(10_000, 45_000), COUNTERS, STEADY, SHARES), min_size=2, max_size=30))
 def test_the_energy_of_all_rows_is_the_growth_of_the_counter(
     readings: list[tuple[int, float | str | None, str, tuple[int, ...]]],

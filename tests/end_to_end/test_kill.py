@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import sys
@@ -18,6 +17,7 @@ import pytest
 
 from agent import wire
 from pricing.ledger import Ledger
+from tests.support.examples import EXPLORE
 from tests.support.job_agent import PRELOAD, wait_for
 from tests.support.nursery import Nursery
 from tui.clients import client_factory
@@ -26,7 +26,7 @@ from tui.local import end_agent, wait_for_url
 from tui.sync import sync
 
 SEEDS = range(20_261_130, 20_261_133)
-KILLS = 50 if os.environ.get("RACKRATE_EXPLORE") else 17
+KILLS = 50 if EXPLORE else 17
 """For each seed."""
 
 

@@ -31,6 +31,7 @@ from tests.support.advising import (
     demand_of,
     reservation,
 )
+from tests.support.examples import examples
 
 RATES = {P4D: {"on_demand": "20", "reserved_1y": "12", "reserved_3y": "9"}, P5: {"on_demand": "50", "reserved_1y": "31"}}
 NOW = START + timedelta(days=60)
@@ -90,7 +91,7 @@ def test_node_hours_are_claimed_once_and_what_can_be_scaled_takes_what_is_left()
     assert advice.saving_per_month == 10 + 30 and advice.overlaps[0] == (1, 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -15,6 +15,7 @@ from pricing.calendar import instant
 from pricing.ledger import Ledger
 from pricing.money import PerHour
 from pricing.report import Report
+from tests.support.examples import examples
 from tests.support.usage import HOUR_MS, PriceList, random_record, take_all
 
 START_MS = 1_774_731_600_000
@@ -39,7 +40,7 @@ def fleet(ledger: Ledger, rng: Random) -> None:
         take_all(ledger, record._replace(placements=placements, rows=rows))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(KEYS), st.sampled_from(ZONES), st.integers(0, 40 * 60), st.booleans())
 def test_a_report_is_the_same_to_the_last_digit_whether_what_is_alike_is_added_up_as_one(
     seed: int, by: str, tz: str, minutes: int, own_price: bool

@@ -24,6 +24,7 @@ from pricing.ledger import Ledger
 from pricing.money import PerHour
 from pricing.report import Report, Row
 from pricing.usage import WHOLE_SHARE, Owned, Placed, Usage
+from tests.support.examples import examples
 from tests.support.usage import HOUR_MS, PriceList, Record, plain_costs, random_record, take_all
 
 START = datetime(2026, 3, 28, 21, 17, 3, 141000, tzinfo=UTC)
@@ -73,7 +74,7 @@ def times(range_ms: tuple[float, float], records: Sequence[Record]) -> tuple[dat
     return instant(first), instant(second + 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(SEEDS, SOME_KEYS, st.tuples(st.floats(0, 1), st.floats(0, 1)), st.booleans())
 def test_allocated_and_idle_are_price_times_covered_time_for_any_grouping_and_range(
     seed: int, by: list[str], part: tuple[float, float], priced: bool
@@ -134,7 +135,7 @@ def amounts(row: Row) -> list[int | Fraction]:
     ]  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SEEDS, st.lists(st.floats(0, 1), max_size=6), st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata"]))
 def test_the_parts_of_a_range_add_up_to_it_in_everything(seed: int, cuts: list[float], tz: str) -> None:
     with fleet(seed) as (ledger, records):
@@ -149,7 +150,7 @@ def test_the_parts_of_a_range_add_up_to_it_in_everything(seed: int, cuts: list[f
         assert [sum(column) for column in zip(*parts, strict=True)] == amounts(whole)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.integers(0, 2**32), SOME_KEYS)
 def test_rows_cut_at_any_point_cost_the_same(seed: int, cutting: int, by: list[str]) -> None:
     with fleet(seed) as (ledger, records), Ledger.open(":memory:") as cut:

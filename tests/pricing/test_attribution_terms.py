@@ -30,6 +30,7 @@ from pricing.price_steps import Steps
 from pricing.report import COST_PARTS, Report, Row
 from pricing.terms import Terms
 from pricing.usage import WHOLE_SHARE, Placed, Usage
+from tests.support.examples import examples
 from tests.support.usage import HOUR_MS, PriceList, Record, random_record, take_all
 
 START = datetime(2026, 3, 28, 0, 0, tzinfo=UTC)
@@ -148,7 +149,7 @@ def plain_steps(record: Record, number: int, book: Book, terms: Terms) -> tuple[
     return listed, price_steps.made([(edge, at(edge)) for edge in edges], at(price_steps.ALWAYS))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SEEDS, st.lists(st.sampled_from(ALL_KEYS), unique=True))
 def test_prices_that_change_within_hours_cost_price_times_time_at_every_level(seed: int, by: list[str]) -> None:
     rng = Random(seed)
@@ -169,7 +170,7 @@ def test_prices_that_change_within_hours_cost_price_times_time_at_every_level(se
     assert report.totals.total_cost == contracted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SEEDS, st.lists(st.sampled_from(ALL_KEYS), unique=True), st.booleans())
 def test_allocated_idle_and_unused_commitment_are_the_bill(seed: int, by: list[str], changing: bool) -> None:
     rng = Random(seed)
@@ -225,7 +226,7 @@ def uncovered(
     return cost + sum(want[0] * want[2] for want in wanted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.lists(st.integers(0, 200 * HOUR_MS), max_size=4), st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata"]))
 def test_the_parts_of_a_range_add_up_to_it_under_any_terms(seed: int, cuts: list[int], tz: str) -> None:
     rng = Random(seed)

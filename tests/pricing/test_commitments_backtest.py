@@ -20,6 +20,7 @@ from pricing.demand_series import openb_series, philly_series
 from pricing.errors import UnknownPolicy
 from pricing.traces import OPENB_START, openb_pods, philly_jobs
 from tests.support.demand import plateaus
+from tests.support.examples import examples
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "usage"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the traces are not here: ../shared/data/usage")
@@ -130,7 +131,7 @@ def test_our_rule_never_buys_at_or_above_the_price_of_an_hour_without(ratio: flo
         assert not clairvoyant(counts, Deal(14, ratio)).purchases.any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     hours=st.lists(st.integers(0, 9), min_size=24, max_size=24 * 3),
     days=st.integers(1, 3),

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricing.forecast import LEAST_DAYS, month_end
+from tests.support.examples import examples
 
 ONE = Fraction(1)
 PHILLY = Path(__file__).resolve().parents[3] / "shared" / "data" / "usage" / "philly_2017_jobs.csv.gz"
@@ -29,7 +30,7 @@ def days(*amounts: int | float) -> list[Fraction]:
     st.lists(st.fractions(-100, 10**6), max_size=120),
     st.lists(st.fractions(0, 1), max_size=31),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_low_expected_and_high_are_in_order_and_never_below_what_is_spent(
     spent: Fraction, history: list[Fraction], left: list[Fraction]
 ) -> None:

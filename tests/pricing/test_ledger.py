@@ -26,6 +26,7 @@ from pricing.ledger import Ledger, Taken
 from pricing.pricebook import PriceBook
 from pricing.sqlite_file import SqliteFile
 from pricing.usage import WHOLE_SHARE, Placed, Usage
+from tests.support.examples import examples
 from tests.support.take_loop import PLACEMENTS, row, take_next
 from tests.support.usage import HOUR_MS, content, random_record, take_all
 
@@ -181,7 +182,7 @@ def test_a_placement_that_was_written_is_never_altered(ledger: Ledger) -> None:
         assert connection.execute("SELECT usd_per_hour FROM placements").fetchall() == [("8",)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12))
 def test_any_pages_that_overlap_or_come_twice_give_the_same_ledger(seed: int, cuts: list[tuple[int, int]]) -> None:
     record = random_record(Random(seed), "node", START_MS)

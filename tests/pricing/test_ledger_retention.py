@@ -27,6 +27,7 @@ from pricing.rates import Pricing
 from pricing.report import Report
 from pricing.terms import Terms
 from pricing.usage import WHOLE_SHARE, Placed, Usage
+from tests.support.examples import examples
 from tests.support.usage import HOUR_MS, PriceList, Record, random_record, take_all
 
 START = datetime(2026, 3, 28, 21, 0, tzinfo=UTC)
@@ -59,7 +60,7 @@ def counts(ledger: Ledger, query: str) -> int:
         return connection.execute(query).fetchone()[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.lists(st.sampled_from(ALL_KEYS), unique=True), st.sampled_from(ZONES + HALF_HOUR_ZONES), st.integers(0, 9))
 def test_reports_by_anything_are_the_same_before_and_after(seed: int, by: list[str], tz: str, days: int) -> None:
     with fleet(seed) as (ledger, _):
@@ -146,7 +147,7 @@ def usage(sequence: int, starts: int, ends: int, **changes: object) -> Usage:
     return whole._replace(**changes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.integers(1, 9), st.integers(0, 12), st.sampled_from(["UTC", "Asia/Kolkata"]))
 def test_late_rows_of_rolled_up_hours_are_taken_once_and_counted_right(seed: int, page: int, days: int, tz: str) -> None:
     rng = Random(seed)

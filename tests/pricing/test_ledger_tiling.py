@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pricing.ledger import Ledger
 from pricing.ledger_tiling import Tiling
 from pricing.usage import WHOLE_SHARE
+from tests.support.examples import examples
 from tests.support.usage import HOUR_MS, random_record, take_all
 
 START_MS = 1_774_731_600_000 // HOUR_MS * HOUR_MS
@@ -54,7 +55,7 @@ def is_tiled(connection: sqlite3.Connection) -> bool:
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**32))
 @example(172_558)  # a first row of one millisecond, cut to nothing
 def test_what_is_tiled_has_no_fault_and_what_is_not_has_one(seed: int) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pricing.ledger import Ledger
 from pricing.ledger_totals import Among, Total, extent, totals
 from pricing.usage import WHOLE_SHARE, Placed, Usage
+from tests.support.examples import examples
 from tests.support.usage import HOUR_MS, random_record, take_all
 
 START_MS = 1_774_731_600_000
@@ -28,7 +29,7 @@ def joined(found: list[Total]) -> dict[tuple[int, ...], tuple[int | None, ...]]:
     return {key: tuple(amounts) for key, amounts in sums.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 200), st.integers(1, 200), st.booleans())
 def test_days_less_hours_are_the_hours(seed: int, first: int, count: int, all_placements: bool) -> None:
     rng = Random(seed)

@@ -27,6 +27,7 @@ from pricing.market import (
     trace_prices,
 )
 from pricing.market_steps import Value, conflict_hours, overlay
+from tests.support.examples import examples
 
 KEY = SeriesKey("us-east-1a", "p3.2xlarge", "Linux/UNIX")
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -63,7 +64,7 @@ def test_steps_out_of_order_and_empty_ranges_are_refused() -> None:
 
 
 @given(FUNCTIONS, st.integers(-60, 80), st.integers(1, 60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_queries_equal_those_of_each_millisecond(steps: StepFunction, start: int, length: int) -> None:
     values: list[Value] = [steps.at(ms) for ms in range(start, start + length)]
     known = [Fraction(value) for value in values if value is not None]
@@ -77,7 +78,7 @@ def test_queries_equal_those_of_each_millisecond(steps: StepFunction, start: int
 
 
 @given(st.lists(FUNCTIONS, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_laid_over_each_other_the_first_that_knows_stands_and_contradictions_are_told(parts: list[StepFunction]) -> None:
     whole, conflicts = overlay(parts)
     for ms in range(-60, 90):
@@ -165,7 +166,7 @@ def test_runs_tile_a_trace_and_only_what_is_taken_away_is_an_interruption() -> N
 
 
 @given(st.text("012", min_size=1, max_size=40))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_a_trace_and_its_steps_have_the_same_hazard(states: str) -> None:
     one = trace(states, start_ms=1000)
     assert sum(run.ticks for run in one.runs()) == len(states)
@@ -175,7 +176,7 @@ def test_a_trace_and_its_steps_have_the_same_hazard(states: str) -> None:
 @given(
     st.text("01", min_size=5, max_size=60), st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=6)
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_windows_of_one_trace_come_together_again(states: str, cuts: list[tuple[int, int]]) -> None:
     windows = [
         trace(states[begin : begin + length], first_tick=begin, file=str(number))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pricing.ledger_merge import HOUR_MS
 from pricing.owned import Commitment, Demand, HourCovered, Place, cover
+from tests.support.examples import examples
 
 EAST = Place("aws", "us-east-1", "use1-az1", "p4d.24xlarge", "on_demand")
 
@@ -141,7 +142,7 @@ def random_hour(seed: int) -> tuple[list[Commitment], dict[str, Demand]]:
     return owned, demands
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_covered_and_what_is_unused_cost_what_the_commitments_cost_whatever_their_order(seed: int) -> None:
     owned, demands = random_hour(seed)
@@ -156,7 +157,7 @@ def test_what_is_covered_and_what_is_unused_cost_what_the_commitments_cost_whate
     assert {key: tuple(map(sum, zip(*payers.values(), strict=True))) for key, payers in result.paid.items()} == result.covered
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_reservation_is_left_unused_only_where_all_that_matches_is_covered(seed: int) -> None:
     owned, demands = random_hour(seed)

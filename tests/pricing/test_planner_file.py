@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pricing import planner_units as units
 from pricing.errors import WorkloadError
 from pricing.planner_file import example_names, find, laid, load, read, table_of
+from tests.support.examples import examples
 
 TEXT = """
 [model]
@@ -180,7 +181,7 @@ JUNK = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_no_value_in_any_place_is_more_than_a_sentence(data: st.DataObject) -> None:
     found = copy.deepcopy(table_of(find(data.draw(st.sampled_from(example_names())))))

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from pricing.errors import PriceBookDamaged, PriceBookFull, PriceBookLocked, PriceBookTooNew
 from pricing.pricebook import Key, PriceBook, Refreshed, Shelf
 from pricing.prices import Price
+from tests.support.examples import examples
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -64,7 +65,7 @@ def test_each_change_is_a_row_in_whatever_order_the_pages_come(book: PriceBook) 
     assert history(book, SPOT) == [(-30, "3.1"), (-20, "4.2"), (-5, "3.3")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(-60, 0), st.sampled_from(["3.1", "4.2", "5.3"])), max_size=12, unique_by=lambda s: s[0]))
 @example([(0, "3.1"), (-3, "3.1"), (-4, "3.1"), (-1, "4.2"), (-2, "3.1")])
 def test_a_history_answers_for_every_moment_as_it_was_told(told: list[tuple[int, str]]) -> None:

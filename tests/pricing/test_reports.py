@@ -25,6 +25,7 @@ from pricing.ledger import Ledger
 from pricing.report import COST_PARTS, Report, Row
 from pricing.reports import FORMATS, write
 from pricing.reports.table import COLUMNS, COSTS, IDLE_SPLIT, Table, table
+from tests.support.examples import examples
 from tests.support.report_files import write_file
 from tests.support.usage import PriceList, random_record, take_all
 
@@ -114,7 +115,7 @@ def test_price_levels_are_the_shown_totals_where_only_the_catalog_counts_and_spl
     assert shown.totals["list_cost"] == Decimal("1.33") and shown.totals["contracted_cost"] is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(KEYS), unique=True))
 def test_any_report_of_random_usage_adds_up_as_shown_and_its_totals_do_not_depend_on_the_grouping(
     seed: int, by: list[str]

@@ -31,6 +31,7 @@ from pricing.spot_backtest import Outcome, Worlds, simulate
 from pricing.spot_hazard import SpotModel
 from pricing.spot_optimum import optimum
 from pricing.spot_own import Rackrate
+from tests.support.examples import examples
 
 CAUSAL = [name for name in POLICIES if name != "omniscient"]
 MODEL = SpotModel.of_hazard(0.6, 0.7)
@@ -180,7 +181,7 @@ def test_nobody_is_ever_late_whatever_spot_does(name: str, work: float, changeov
     assert (outcome.spot_work_ms + outcome.on_demand_work_ms == j.work_ms).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_a_possible_deadline_is_met_for_any_tick_work_changeover_and_trace(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(CAUSAL))

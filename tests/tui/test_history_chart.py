@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from tests.support.examples import examples
 from tui.history_chart import LEAST_HEIGHT, LEAST_WIDTH, draw
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -85,7 +86,7 @@ def test_currency_zone_and_short_times_are_shown() -> None:
     st.booleans(),
     st.none() | st.decimals("0.01", "300", places=2),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_any_prices_fit_into_any_size(
     points: dict[int, Decimal | None], hours: int, width: int, height: int, unicode: bool, on_demand: Decimal | None
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.fleets import NOW, gpu, put, small_fleet
 from tui.errors import WrongUsage
 from tui.query import QueryError, Words, compile_tree, parse, parse_tree
@@ -208,7 +209,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TREES)
 def test_what_is_spelled_is_read_as_the_same_tree(tree: Tree) -> None:
     assert parse_tree(spell(tree), WORDS, {"mine": "user:me"}) == tree
@@ -218,7 +219,7 @@ def test_an_empty_query_is_spelled_as_nothing() -> None:
     assert parse_tree(" ", WORDS) == Everything() and spell(Everything()) == ""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TREES, ROWS)
 def test_a_tree_selects_what_a_plain_reading_of_it_selects(tree: Tree, row: dict[str, Any]) -> None:
     assert compile_tree(tree, WORDS)(row, 0.0) == plainly(tree, row)
@@ -252,7 +253,7 @@ def plainly(tree: Tree, row: dict[str, Any]) -> bool:
     return True
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text("ab:<>()!@/\"' or\\.1%$=", max_size=20))
 def test_any_text_is_a_query_or_one_error_with_a_spot(text: str) -> None:
     try:

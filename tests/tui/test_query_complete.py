@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.fleets import NOW, small_fleet
 from tui.query import NODE_WORDS, parse
 from tui.query_complete import Options, extended, options
@@ -65,7 +66,7 @@ def test_what_is_missing_is_shown_behind_the_cursor() -> None:
     assert extended("zzz", offered("zzz")) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text("abdelnosturv:=@!/\"' (", max_size=10))
 def test_every_option_is_a_term_once_it_is_put_in(text: str) -> None:
     found = offered(text, mine="user:me")

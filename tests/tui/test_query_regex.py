@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tui.query_regex import POSITIONS, Automaton, PatternError, compile_pattern
 
 _ATOMS = st.sampled_from(["a", "b", "B", "1", ".", r"\d", r"\w", r"\s", "[ab]", "[^a]", "[a-c1]", r"[^\d]", "-", r"\."])
@@ -30,7 +31,7 @@ PATTERNS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(PATTERNS, st.text("abB1- .x", max_size=12))
 def test_it_finds_what_re_finds(regex: str, text: str) -> None:
     try:
