@@ -6,8 +6,10 @@ No I/O: pages are given to it.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from agent import wire
 from tui.sgr import PLAIN, Look, last_turn, look_after
@@ -26,6 +28,32 @@ class LogLine(NamedTuple):
     look: Look = PLAIN
 
 
+class Lines(Sequence[LogLine]):
+    """Lines that are made when they are looked at: a window of short ones holds a hundred thousand."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.looks: list[Look] = []
+        self.starts: list[int] = []
+        """The byte at which each line begins; exact where the log is valid UTF-8."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, at: int) -> LogLine: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[LogLine]: ...
+    def __getitem__(self, at: int | slice) -> LogLine | list[LogLine]:
+        if isinstance(at, slice):
+            return list(map(LogLine, self.texts[at], self.looks[at]))
+        return LogLine(self.texts[at], self.looks[at])
+
+    def put(self, at: slice, texts: list[str], looks: list[Look], starts: list[int]) -> None:
+        """In the place of those."""
+        self.texts[at], self.looks[at], self.starts[at] = texts, looks, starts
+
+
 class _Part(NamedTuple):
     offset: int
     next_offset: int
@@ -37,12 +65,16 @@ class LogBuffer:
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept_bytes = kept_bytes
+        self.generation = 0
+        """Grows when lines change that were there already, not when some come at the end."""
+        self.appended = 0
+        """Lines that ever came at the end."""
         self.reset()
 
     def reset(self, attempt: int | None = None) -> None:
         """Empty: the next page may come from anywhere."""
         self._parts: list[_Part] = []
-        self.lines: list[LogLine] = []
+        self.lines = Lines()
         self.attempt = attempt
         self.first = 0
         """The oldest byte that the node still keeps."""
@@ -51,6 +83,7 @@ class LogBuffer:
         self.dropped_lines = 0
         self.detached = False
         """Newer bytes than `end` were let go to make room for older ones."""
+        self.generation += 1
 
     @property
     def whole_front(self) -> bool:
@@ -60,6 +93,10 @@ class LogBuffer:
     @property
     def full(self) -> bool:
         return self.end - self.start >= self._kept_bytes
+
+    def line_at(self, offset: int) -> int:
+        """Index of the line that holds this byte."""
+        return max(0, bisect_right(self.lines.starts, offset) - 1)
 
     def append(self, page: wire.LogPage) -> int:
         """Adds what comes next; returns how many lines went at the front to make room. A page from elsewhere is left out."""
@@ -77,7 +114,8 @@ class LogBuffer:
         self._keep(_Part(page.offset, page.next_offset, page.text))
         self.end = page.next_offset
         before = len(self.lines)
-        self._extend(page.text)
+        self._extend(page)
+        self.appended += page.text.count("\n")
         if self.end - self.start <= self._kept_bytes + PART_BYTES:
             return 0
         grown = len(self.lines)
@@ -89,9 +127,12 @@ class LogBuffer:
         if page.next_offset != self.start or page.next_offset <= page.offset:
             return 0
         before = len(self.lines)
+        joined = self._join(page)
         self._parts.insert(0, _Part(page.offset, page.next_offset, page.text))
         self.start, self.first = page.offset, page.first_offset
-        self._rebuild()
+        if not joined:
+            self._rebuild()
+        self.generation += 1
         grown = len(self.lines) - before
         if self.end - self.start > self._kept_bytes + PART_BYTES:
             self._trim_back()
@@ -104,32 +145,90 @@ class LogBuffer:
         else:
             self._parts.append(part)
 
-    def _extend(self, text: str) -> None:
-        last = self.lines.pop() if self.lines else LogLine("")
-        pieces = text.split("\n")
-        pieces[0] = last.text + pieces[0]
-        if any(len(piece) > LONGEST_LINE for piece in pieces):
-            pieces = [part for piece in pieces for part in _cut(last_turn(piece))]
-        looks = accumulate(pieces[:-1], lambda look, piece: look_after(piece, look), initial=last.look)
-        self.lines += [LogLine(last_turn(piece), look) for piece, look in zip(pieces, looks, strict=True)]
+    def _extend(self, part: _Part | wire.LogPage) -> None:
+        """The lines of what comes behind."""
+        pieces, starts = _split(part)
+        look, lines = PLAIN, self.lines
+        if lines:
+            pieces[0], starts[0], look = lines.texts[-1] + pieces[0], lines.starts[-1], lines.looks[-1]
+        lines.put(slice(max(0, len(lines) - 1), None), *_made(pieces, starts, look))
+
+    def _join(self, page: wire.LogPage) -> bool:
+        """Puts the lines of the page before the others; False where that is not plain: then all are made anew."""
+        if not self.lines or "\n" not in self._parts[0].text:
+            return False
+        rest = self._parts[0].text.partition("\n")[0]
+        pieces, starts = _split(page)
+        pieces[-1] += rest
+        if len(pieces[-1]) > LONGEST_LINE:
+            return False
+        texts, looks, starts = _made(pieces, starts, PLAIN)
+        look, at = look_after(pieces[-1], looks[-1]), len(texts)
+        self.lines.put(slice(0, 1), texts, looks, starts)
+        while at < len(self.lines) and self.lines.looks[at] != look:
+            self.lines.looks[at] = look
+            look, at = look_after(self.lines.texts[at], look), at + 1
+        return True
 
     def _rebuild(self) -> None:
-        self.lines = []
-        self._extend("".join(part.text for part in self._parts))
+        self.lines = Lines()
+        for part in self._parts:
+            self._extend(part)
+        self.generation += 1
 
     def _trim_front(self) -> None:
         """A quarter more than it must, so that it is done seldom."""
         while len(self._parts) > 1 and self.end - self._parts[0].next_offset >= self._kept_bytes * 3 // 4:
             self._parts.pop(0)
         self.start = self._parts[0].offset
-        self._rebuild()
+        rest, found, _ = self._parts[0].text.partition("\n")
+        if not found or len(rest) > LONGEST_LINE:
+            self._rebuild()
+            return
+        at = self.line_at(self.start)
+        self.lines.put(slice(0, at + 1), [last_turn(rest)], [self.lines.looks[at]], [self.start])
+        self.generation += 1
 
     def _trim_back(self) -> None:
         while len(self._parts) > 1 and self._parts[-1].offset - self.start >= self._kept_bytes:
             self._parts.pop()
         self.end, self.detached, self.ended = self._parts[-1].next_offset, True, False
-        self._rebuild()
+        _, found, rest = self._parts[-1].text.rpartition("\n")
+        if not found or len(rest) > LONGEST_LINE:
+            self._rebuild()
+            return
+        at = bisect_left(self.lines.starts, self.end)
+        look = self.lines.looks[at] if at < len(self.lines) else PLAIN
+        if rest:
+            self.lines.put(slice(at - 1, None), [last_turn(rest)], [self.lines.looks[at - 1]], [self.lines.starts[at - 1]])
+        else:
+            self.lines.put(slice(at, None), [""], [look], [self.end])
+        self.generation += 1
 
 
-def _cut(text: str) -> list[str]:
-    return [text[at : at + LONGEST_LINE] for at in range(0, len(text), LONGEST_LINE)] or [""]
+def _split(part: _Part | wire.LogPage) -> tuple[list[str], list[int]]:
+    """Its lines, and the byte at which each begins: replaced bytes make it longer, then the starts are spread evenly."""
+    pieces = part.text.split("\n")
+    lengths = map(len, pieces) if part.text.isascii() else (len(piece.encode("utf-8", "replace")) for piece in pieces)
+    ends = list(accumulate((length + 1 for length in lengths), initial=0))
+    size, told = part.next_offset - part.offset, ends.pop() - 1
+    if told != size and told > 0:
+        return pieces, [part.offset + at * size // told for at in ends]
+    return pieces, [part.offset + at for at in ends]
+
+
+def _made(pieces: list[str], starts: list[int], look: Look) -> tuple[list[str], list[Look], list[int]]:
+    """Texts, looks and starts: lines that are begun anew are as at their end, long ones are cut, each has the look in which it begins."""
+    if max(map(len, pieces)) > LONGEST_LINE or "\r" in "".join(pieces):
+        cut = [(part, start) for piece, start in zip(pieces, starts, strict=True) for part, start in cut_line(last_turn(piece), start)]
+        pieces, starts = [part for part, _ in cut], [start for _, start in cut]
+    if look == PLAIN and not any("\x1b" in piece or "\x9b" in piece for piece in pieces):
+        return pieces, [PLAIN] * len(pieces), starts
+    return pieces, list(accumulate(pieces[:-1], lambda before, piece: look_after(piece, before), initial=look)), starts
+
+
+def cut_line(text: str, start: int) -> list[tuple[str, int]]:
+    """(part, byte at which it begins) of a line."""
+    if len(text) <= LONGEST_LINE:
+        return [(text, start)]
+    return [(text[at : at + LONGEST_LINE], start + at) for at in range(0, len(text), LONGEST_LINE)]

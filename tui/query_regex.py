@@ -11,7 +11,7 @@ import re
 import re._constants as sre
 import re._parser as parser
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ POSITIONS = 200
 """Characters and classes of an expression once `{2,5}` is written out."""
 TEXT_LIMIT = 1000
 """How many characters of a text are looked at."""
+SPAN_STEPS = 3000
+"""Characters that are looked at for the places in one text: `a(.*b)?` looks to its end from each of them."""
 _REMEMBERED = 4096
 _BEGIN, _END = "begin", "end"
 Sign = str
@@ -73,6 +75,51 @@ class Automaton:
             found = self._known[text] = self._empty or self._run(text[:TEXT_LIMIT])
         return found
 
+    def found(self, text: str) -> bool:
+        """As `search`, of all of the text, and nothing is remembered."""
+        return self._empty or self._run(text)
+
+    def spans(self, text: str, steps: int = SPAN_STEPS) -> list[tuple[int, int]]:
+        """Where it matches: from the left, each as long as it can be, none empty. After so many steps the rest is left out."""
+        found: list[tuple[int, int]] = []
+        at = 0
+        while at < len(text) and steps > 0:
+            span, looked = self._span(text[: at + steps] if at + steps < len(text) else text, at)
+            if span is None:
+                break
+            found.append(span)
+            at, steps = span[1], steps - looked
+        return found
+
+    def _span(self, text: str, start: int) -> tuple[tuple[int, int] | None, int]:
+        """The first match that begins at `start` or later, and how many characters were looked at. Each state carries
+        where its match began."""
+        best: tuple[int, int] | None = None
+        begun = self._began({}, _BEGIN, 0) if not start else {}
+        for at in range(start, len(text) + 1):
+            sign = text[at] if at < len(text) else _END
+            begun = self._began(begun, sign, at if best is None else None)
+            ends = [since for place, since in begun.items() if self._last >> place & 1]
+            end = min(at + 1, len(text))
+            since = min(ends, default=None)
+            if since is not None and since < end and (best is None or since <= best[0]):
+                best = (since, end)
+            if best is not None:
+                begun = {place: since for place, since in begun.items() if since <= best[0]}
+                if not begun:
+                    return best, at - start + 1
+        return best, len(text) - start + 1
+
+    def _began(self, begun: dict[int, int], sign: Sign, at: int | None) -> dict[int, int]:
+        """Position -> where the leftmost match that has come to it began. `at`: one may begin here."""
+        starts = {} if at is None else dict.fromkeys(_bits(self._first), at)
+        for place, since in begun.items():
+            for following in _bits(self._follow[place]):
+                if since < starts.get(following, since + 1):
+                    starts[following] = since
+        allowed = self._allowing(sign)
+        return {place: since for place, since in starts.items() if allowed >> place & 1}
+
     def _run(self, text: str) -> bool:
         state, steps, last = self._step(0, _BEGIN), self._steps, self._last
         for sign in text:
@@ -88,14 +135,18 @@ class Automaton:
             bit = rest & -rest
             following |= self._follow[bit.bit_length() - 1]
             rest ^= bit
-        allowed = self._allowed.get(sign)
-        if allowed is None:
-            allowed = self._allowed[sign] = sum(1 << place for place, test in enumerate(self._tests) if test(sign))
-        following &= allowed
+        following &= self._allowing(sign)
         if len(self._steps) >= _REMEMBERED:
             self._steps.clear()
         self._steps[state, sign] = following
         return following
+
+    def _allowing(self, sign: Sign) -> int:
+        """The positions that take this character."""
+        allowed = self._allowed.get(sign)
+        if allowed is None:
+            allowed = self._allowed[sign] = sum(1 << place for place, test in enumerate(self._tests) if test(sign))
+        return allowed
 
     # -- building ---------------------------------------------------------------------------------------------------
 
@@ -159,6 +210,13 @@ class Automaton:
         for _ in range(most - least):
             whole = self._joined(whole, self._sequence(list(body))._replace(empty=True))
         return whole
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        bit = mask & -mask
+        yield bit.bit_length() - 1
+        mask ^= bit
 
 
 def _parsed(regex: str) -> Any:

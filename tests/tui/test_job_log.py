@@ -65,7 +65,7 @@ def test_a_page_from_elsewhere_changes_nothing_and_a_hole_begins_anew() -> None:
     buffer.append(page(0, 100))
     lines = list(buffer.lines)
     assert buffer.append(page(50, 100)) == 0 and buffer.prepend(page(300, 10)) == 0
-    assert buffer.lines == lines
+    assert list(buffer.lines) == lines
     buffer.append(page(5000, 100, first=5000))
     assert buffer.start == 5000 and buffer.whole_front
 

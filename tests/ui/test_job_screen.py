@@ -158,20 +158,144 @@ async def test_scrolling_back_loads_older_parts_on_demand_and_the_reader_stays_o
         await until(lambda: LINES[-1] in text(app))
         before = len(log_of(app).buffer.lines)
         assert before < len(LINES)
-        await press(pilot, "home")
+        log_of(app).scroll_to(y=3, animate=False)
+        await press(pilot, "up", "up")
         await until(lambda: len(log_of(app).buffer.lines) > before)
         await pilot.pause()
         assert round(log_of(app).scroll_y) > 0 and "End follows" in text(app)
-        while not log_of(app).buffer.whole_front:
-            await press(pilot, "home")
-            await asyncio.sleep(0.02)
         await press(pilot, "home")
-        assert log_of(app).buffer.lines[0].text == LINES[0] and LINES[0] in text(app)
+        await until(lambda: log_of(app).buffer.whole_front and LINES[0] in text(app))
+        assert log_of(app).buffer.lines[0].text == LINES[0] and len(log_of(app).buffer.lines) == len(LINES) + 1
         node.write("far below\n")
         await until(lambda: "far below" in log_of(app).plain)
         assert LINES[0] in text(app), "the reader stays"
         await press(pilot, "end")
         assert "far below" in text(app) and "live" in text(app)
+
+
+LONG = [f"step {number:06} {'loss spiked' if number % 20_000 == 777 else 'ok'}" for number in range(120_000)]
+
+
+async def test_the_first_line_of_a_long_log_is_gone_to_at_once_and_reading_on_comes_to_the_end() -> None:
+    app, node, _ = job_app(log="\n".join(LONG) + "\n")
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "j", "down", "enter")
+        await until(lambda: LONG[-1] in text(app))
+        asked = len(node.calls)
+        await press(pilot, "home")
+        await until(lambda: LONG[0] in text(app))
+        assert len(node.calls) - asked <= 2 and log_of(app).buffer.detached
+        log = log_of(app)
+        while log.buffer.detached:
+            end = log.buffer.end
+            log.scroll_to(y=log.rows, animate=False)
+            await until(lambda end=end: log.buffer.end > end)  # type: ignore[misc]
+            assert round(log.scroll_y) + log.size.height < log.rows, "the reader stays where it was"
+        node.write("the newest\n")
+        await press(pilot, "end")
+        await until(lambda: "the newest" in text(app))
+
+
+async def test_the_whole_log_is_searched_also_what_is_not_loaded() -> None:
+    app, node, _ = job_app(log="\n".join(LONG) + "\n")
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "j", "down", "enter")
+        await until(lambda: LONG[-1] in text(app))
+        await press(pilot, "slash", *"LOSS sp")
+        await until(lambda: "6/6" in text(app), 20)
+        assert LONG[100_777] in text(app) and "▸step 100777" in text(app)
+        marked = next(segment for segment in log_of(app).render_line(line_of(app, "100777")) if segment.text == "loss sp")
+        assert marked.style is not None and marked.style.reverse and marked.style.underline
+        await press(pilot, "enter")
+        assert app.focused is log_of(app)
+        await press(pilot, "N")
+        await until(lambda: "5/6" in text(app) and "▸step 080777" in text(app))
+        await press(pilot, *"NNNN")
+        await until(lambda: "1/6" in text(app) and "▸step 000777" in text(app))
+        await press(pilot, "N")
+        await until(lambda: "6/6" in text(app) and "from the end again" in text(app))
+        await press(pilot, "n")
+        await until(lambda: "1/6" in text(app) and "▸step 000777" in text(app))
+        await press(pilot, "escape")
+        assert "1/6" not in text(app) and type(app.screen).__name__ == "JobScreen"
+
+
+def line_of(app: RackrateApp, part: str) -> int:
+    """The row of the log that shows it."""
+    log = log_of(app)
+    return next(row for row in range(log.size.height) if part in log.render_line(row).text)
+
+
+async def test_what_comes_while_one_searches_is_counted_and_esc_goes_back_to_where_one_was() -> None:
+    app, node, _ = job_app()
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "j", "down", "enter")
+        await until(lambda: LINES[-1] in text(app))
+        await press(pilot, "slash", *"/step 0000[12]$/")
+        await until(lambda: "2/2" in text(app))
+        assert "▸step 00002" in text(app)
+        node.write("step 00001\nnot yet whole: step 0000")
+        await until(lambda: "2/3" in text(app))
+        await press(pilot, "escape")
+        await until(lambda: "not yet whole" in text(app) and "live" in text(app))
+        await press(pilot, "slash", *"/(/")
+        await until(lambda: "missing )" in text(app))
+        await press(pilot, *["backspace"] * 3, *"nowhere", "enter")
+        await until(lambda: "nothing found" in text(app))
+        assert "0 found" in text(app)
+
+
+async def test_a_search_that_cannot_ask_says_why_and_leaving_ends_it() -> None:
+    app, node, _ = job_app(log="\n".join(LONG) + "\n")
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "j", "down", "enter")
+        await until(lambda: LONG[-1] in text(app))
+        node.refusals["log"] = "the log's disk is gone"
+        await press(pilot, "slash", *"777")
+        await until(lambda: "the log's disk is gone" in text(app))
+        task = app.screen._search._task  # type: ignore[attr-defined]
+        await press(pilot, "escape", "escape")
+        await until(lambda: task.done())
+
+
+async def test_space_holds_the_log_still_and_says_how_many_lines_came() -> None:
+    app, node, _ = job_app()
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "j", "down", "enter")
+        await until(lambda: LINES[-1] in text(app))
+        await press(pilot, "space")
+        node.write("one\ntwo\nthree\n")
+        await until(lambda: "held still: 3 lines came" in text(app))
+        assert "three" not in text(app) and LINES[-1] in text(app)
+        await press(pilot, "space")
+        await until(lambda: "three" in text(app) and "live" in text(app))
+        await press(pilot, "space", "pageup", "f")
+        await until(lambda: "three" in text(app) and "live" in text(app))
+
+
+async def test_long_lines_are_wrapped_and_the_line_at_the_top_stays() -> None:
+    log = "".join(f"{number:04} {'x' * (number % 7) * 40} end{number}\n" for number in range(300))
+    app, node, _ = job_app(log=log)
+    async with running(app, (80, 40)) as pilot:
+        await press(pilot, "j", "down", "enter")
+        await until(lambda: "0299" in text(app))
+        assert "end299" not in text(app)
+        await press(pilot, "w")
+        assert "end299" in text(app) and "wrapped" in text(app)
+        view = log_of(app)
+        view.scroll_to(y=view.rows // 2, animate=False)
+        await pilot.pause()
+        top = view.top_line()
+        await pilot.resize_terminal(60, 40)
+        await pilot.pause()
+        assert view.top_line() == top
+        node.write("y" * 130 + " last\n")
+        await press(pilot, "end")
+        await until(lambda: "last" in text(app))
+        rows = [view.render_line(row).text.rstrip() for row in range(view.size.height)]
+        assert [len(row) for row in rows[-3:]] == [view.size.width, view.size.width, 130 + 5 - 2 * view.size.width]
+        await press(pilot, "w")
+        assert "last" not in text(app) and "y" * 50 in text(app)
 
 
 async def test_paging_and_single_lines_move_the_log() -> None:

@@ -45,6 +45,7 @@ class LogFollower:
         self.error: str | None = None
         """Why the log cannot be read now, in a sentence."""
         self.loading_older = False
+        self.loading_newer = False
         self._ask = ask
         self._size = size
         self._changed = changed
@@ -82,7 +83,7 @@ class LogFollower:
             return
         began, asked = time.monotonic(), buffer.end
         page = await self._news(asked)
-        if page is None or not self._at_tail or buffer.detached:
+        if page is None or not self._at_tail or buffer.detached or buffer.end != asked:
             return
         self._take(page)
         if page.next_offset <= asked and not page.ended and time.monotonic() - began < SOON_SECONDS:
@@ -146,6 +147,48 @@ class LogFollower:
         self.buffer.reset(number)
         self._changed(0)
         self._turn()
+
+    async def go_to(self, offset: int) -> None:
+        """A window around this byte, wherever it is; who reads on from there comes to the end again."""
+        buffer, attempt = self.buffer, self.buffer.attempt
+        try:
+            page = await self._ask(max(buffer.first, offset - PART_BYTES // 2), PART_BYTES, 0.0, attempt)
+        except (ClientError, RackrateError) as error:
+            self.error = str(error)
+            self._changed(0)
+            return
+        if buffer.attempt != attempt or not self._at_tail:
+            return
+        buffer.reset(page.attempt)
+        buffer.append(page)
+        self._join_end(page, PART_BYTES)
+        self._changed(0)
+
+    async def newer(self) -> None:
+        """Brings the page behind a window that newer bytes were let go from."""
+        buffer, attempt, asked = self.buffer, self.buffer.attempt, self.buffer.end
+        if self.loading_newer or not buffer.detached or not self._at_tail:
+            return
+        self.loading_newer = True
+        try:
+            page = await self._ask(asked, PART_BYTES, 0.0, attempt)
+        except (ClientError, RackrateError) as error:
+            self.error = str(error)
+            self._changed(0)
+            return
+        finally:
+            self.loading_newer = False
+        if (buffer.end, buffer.attempt) != (asked, attempt) or not buffer.detached:
+            return
+        gone = buffer.append(page)
+        self._join_end(page, PART_BYTES)
+        self._changed(-gone)
+
+    def _join_end(self, page: wire.LogPage, limit: int) -> None:
+        """A page that is short, or the last one, brings the window to the end of the log, where it grows again."""
+        self.buffer.detached = not page.ended and page.next_offset - page.offset >= limit - 8
+        if not self.buffer.detached:
+            self._wake.set()
 
     async def older(self) -> None:
         """Brings the page before the window. Does nothing while one is on its way, or where there is none."""

@@ -19,10 +19,13 @@ from tui.job_log import LogBuffer
 from tui.ui import actions
 from tui.ui.job_actions import JobActions
 from tui.ui.lines import Line, joined
+from tui.ui.log_actions import LogActions
 from tui.ui.log_follow import LogFollower
+from tui.ui.log_search import LogSearch
 from tui.ui.panes.job import facts, title_line
 from tui.ui.widgets.lines_view import LinesView, RaisedLines
 from tui.ui.widgets.log_view import LogView
+from tui.ui.widgets.search_bar import SearchBar
 from tui.ui.widgets.status import Footer, StatusLine
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ BOTH_FROM_ROWS = 12
 FACTS_PART = 0.45
 
 
-class JobScreen(JobActions):
+class JobScreen(LogActions, JobActions):
     """Facts above (or beside) the log; Tab goes from one to the other."""
 
     SCOPE = "job"
@@ -58,6 +61,7 @@ class JobScreen(JobActions):
         self._buffer = LogBuffer()
         self._client: AgentClient | None = None
         self._follower = LogFollower(self._buffer, self._ask, self._log_bytes, self._log_changed, reads_end=self._reads_end)
+        self._search = LogSearch(self._buffer, self._ask, self._found_more)
         self._following: asyncio.Task[None] | None = None
         self._whole = False
         self._attempt = 0
@@ -71,6 +75,7 @@ class JobScreen(JobActions):
             with Container(id="logpane"):
                 yield LinesView(id="logtitle")
                 yield LogView(self._buffer, id="log")
+                yield SearchBar()
         yield StatusLine(self.rackrate.clock)
         yield Footer("job")
 
@@ -82,10 +87,7 @@ class JobScreen(JobActions):
     async def on_unmount(self) -> None:
         if self._following is not None:
             self._following.cancel()
-
-    @property
-    def _log(self) -> LogView:
-        return self.query_one(LogView)
+        self._search.close()
 
     def job_here(self) -> JobView | None:
         """As the fleet knows it, or as it was last known."""
@@ -123,26 +125,6 @@ class JobScreen(JobActions):
         self.redraw()
         return job.log_bytes if self._followed in (None, job.attempt) else None
 
-    def _log_changed(self, shift: int) -> None:
-        for view in self.query(LogView):
-            view.show(shift)
-            self._show_log_title()
-
-    def _reads_end(self) -> bool:
-        return any(view.at_end for view in self.query(LogView))
-
-    def on_log_view_wants_older(self, event: LogView.WantsOlder) -> None:
-        if not self._buffer.whole_front and not self._follower.loading_older:
-            self.rackrate.asking.start(self._follower.older())
-        self._show_log_title()
-
-    def on_log_view_at_end(self, event: LogView.AtEnd) -> None:
-        self._follower.to_tail()
-        self._show_log_title()
-
-    def on_log_view_moved(self, event: LogView.Moved) -> None:
-        self._show_log_title()
-
     def action_step_attempt(self, step: int) -> None:
         """The log of another attempt; past the last one the newest is followed."""
         view = self.job_here()
@@ -153,7 +135,7 @@ class JobScreen(JobActions):
             self.note(f"There is no {'later' if step > 0 else 'earlier'} attempt.", "dim")
             return
         self._followed = None if wanted == newest else wanted
-        self._log.at_end = True
+        self._log.at_end, self._log.held = True, False
         self._follower.follow_attempt(self._followed)
 
     # -- what is shown -----------------------------------------------------------------------------------------
@@ -221,23 +203,6 @@ class JobScreen(JobActions):
         title.show([((f" {name} ", "title"), ("─" * fill, "rule"), (" ", "rule"), *right, (" ", "rule"))])
         self._log.empty = ((f"  {self._empty_log()}", "dim"),)
 
-    def _log_parts(self) -> list[Line]:
-        buffer, log = self._buffer, self._log
-        if self._follower.error:
-            return [((fmt.clean(self._follower.error), "lost"),)]
-        parts: list[Line] = []
-        if buffer.dropped_lines:
-            parts.append(((f"{buffer.dropped_lines:,} lines dropped", "idle"),))
-        if buffer.first and buffer.whole_front:
-            parts.append((("older ones are not kept", "dim"),))
-        if log.side:
-            parts.append(((f"from column {log.side + 1}", "dim"),))
-        if not log.at_end:
-            parts.append((("End", "key"), (" follows", "dim")))
-        else:
-            parts.append((("ended" if buffer.ended else "live", "dim" if buffer.ended else "accent"),))
-        return [*parts, ((fmt.size(buffer.end), "dim"),)]
-
     def _empty_log(self) -> str:
         view = self._view
         if self._follower.error:
@@ -262,6 +227,3 @@ class JobScreen(JobActions):
         self.query_one("#logpane").display = True
         self.set_focus(self._log)
         self.redraw()
-
-    def action_back(self) -> None:
-        self.app.pop_screen()
