@@ -43,6 +43,15 @@ class EventsTable(ArrangedTable):
         self._by_key: dict[str, EventLook] = {}
         self._version = -1
 
+    def _layout(self) -> None:
+        """What happened takes all the room that is left."""
+        super()._layout()
+        for place, shown in enumerate(self._sets):
+            if shown and shown[-1][0].id == "what":
+                used = sum(cells for _, cells in shown) + self.gap * (len(shown) - 1)
+                self._sets[place] = [*shown[:-1], (shown[-1][0], shown[-1][1] + max(0, self.room - used))]
+        self._show_titles()
+
     @property
     def chosen(self) -> EventLook | None:
         return self._by_key.get(self.cursor_key) if self.cursor_key is not None else None
