@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from pytest import CaptureFixture
 
@@ -46,6 +49,21 @@ def rackrate_here(captured: CaptureFixture[bytes], *arguments: str) -> Done:
     out, err = captured.readouterr()
     assert b"Traceback" not in err, err.decode()
     return Done(code, out.decode(), err.decode())
+
+
+def rackrate_inside(home: Path, *arguments: str, env: dict[str, str] = {}) -> Done:
+    """As `rackrate`, in this process: for what is the same there, a tenth of the time."""
+    from tui.cli import main
+
+    out, err = (TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with patch.dict(os.environ, {"RACKRATE_HOME": str(home), **env}), redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = int(main(arguments))
+        except SystemExit as exit:
+            code = int(exit.code or 0)
+    done = Done(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+    assert "Traceback" not in done.err, done.err
+    return done
 
 
 def write_config(home: Path, text: str) -> Path:

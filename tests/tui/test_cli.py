@@ -1,4 +1,4 @@
-"""The commands, run as processes against a simulated fleet behind real agents."""
+"""The commands against a simulated fleet behind real agents: as processes where that is the question, else in this one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Done, rackrate, write_config
+from tests.support.cli import Done, rackrate, rackrate_inside, write_config
 from tui.demo import NODES, simulated_fleet
 
 NODE_KEYS = {
@@ -63,27 +63,27 @@ def test_nodes_as_json_has_every_key_of_the_design_and_null_for_unknown(home: Pa
 
 
 def test_money_of_a_node_is_a_decimal_string_and_idle_is_at_most_the_price(home: Path) -> None:
-    for record in rackrate(home, "nodes", "--json").json():
+    for record in rackrate_inside(home, "nodes", "--json").json():
         assert 0 <= Decimal(record["idle_usd_per_hour"]) <= Decimal(record["usd_per_hour"])
 
 
 def test_the_sum_of_a_query_is_the_sum_of_its_nodes(home: Path) -> None:
     query = ("gpu:A100",)
-    nodes = rackrate(home, "nodes", *query, "--json").json()
-    total = rackrate(home, "nodes", *query, "--sum", "--json").json()
+    nodes = rackrate_inside(home, "nodes", *query, "--json").json()
+    total = rackrate_inside(home, "nodes", *query, "--sum", "--json").json()
     assert 0 < len(nodes) < NODES
     assert total["nodes"] == len(nodes)
     assert Decimal(total["usd_per_hour"]) == sum(Decimal(node["usd_per_hour"]) for node in nodes)
 
 
 def test_gpus_lists_each_gpu_of_the_selected_nodes(home: Path) -> None:
-    records = rackrate(home, "gpus", "gpu:T4", "--json").json()
+    records = rackrate_inside(home, "gpus", "gpu:T4", "--json").json()
     assert len(records) == 5
     assert {record["model"] for record in records} == {"Tesla T4"}
 
 
 def test_alerts_name_the_lost_gpu_with_its_cost(home: Path) -> None:
-    lost = [alert for alert in rackrate(home, "alerts", "--json").json() if alert["rule"] == "gpu_lost"]
+    lost = [alert for alert in rackrate_inside(home, "alerts", "--json").json() if alert["rule"] == "gpu_lost"]
     assert lost and all(Decimal(alert["usd_per_hour"]) > 0 for alert in lost)
 
 
@@ -97,35 +97,35 @@ def test_sync_twice_takes_each_row_once(home: Path) -> None:
 def test_a_report_adds_up_to_the_nodes_price_to_the_cent(home: Path) -> None:
     stop = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
     begin = stop - timedelta(hours=3)
-    rackrate(home, "sync")
+    rackrate_inside(home, "sync")
     span = ("--from", begin.isoformat(), "--to", stop.isoformat(), "--no-sync")
-    by_node = rackrate(home, "report", "--format", "json", "--by", "node", *span).json()
-    prices = {node["node"]: Decimal(node["usd_per_hour"]) for node in rackrate(home, "nodes", "--json").json()}
+    by_node = rackrate_inside(home, "report", "--format", "json", "--by", "node", *span).json()
+    prices = {node["node"]: Decimal(node["usd_per_hour"]) for node in rackrate_inside(home, "nodes", "--json").json()}
     assert {row["node"] for row in by_node["rows"]} == set(prices)
     for row in by_node["rows"]:
         assert abs(Decimal(row["total_cost"]) - 3 * prices[row["node"]]) <= Decimal("0.01")
     exact = 3 * sum(prices.values())
     assert abs(Decimal(by_node["totals"]["total_cost"]) - exact) <= Decimal("0.01")
-    text = rackrate(home, "report", "--format", "csv", "--by", "user,project,node,job", *span).out
+    text = rackrate_inside(home, "report", "--format", "csv", "--by", "user,project,node,job", *span).out
     rows = list(csv.DictReader(io.StringIO(text)))
     assert sum(Decimal(row["total_cost"]) for row in rows) == Decimal(by_node["totals"]["total_cost"])
 
 
 def test_a_report_goes_whole_into_its_file(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.csv"
-    done = rackrate(home, "report", "--format", "csv", "--by", "node", "--out", str(out), "--no-sync")
+    done = rackrate_inside(home, "report", "--format", "csv", "--by", "node", "--out", str(out), "--no-sync")
     assert done.code == 0 and done.out == ""
     assert out.read_text(encoding="utf-8").startswith("node,")
     assert [file.name for file in tmp_path.iterdir()] == ["report.csv"]
 
 
 def test_cost_prints_today_and_this_month(home: Path) -> None:
-    record = rackrate(home, "cost", "--json", "--tz", "UTC").json()
+    record = rackrate_inside(home, "cost", "--json", "--tz", "UTC").json()
     assert Decimal(record["today"]["total_cost"]) <= Decimal(record["month"]["total_cost"])
 
 
 def test_prices_are_sorted_by_gpu_hour_and_dated() -> None:
-    records = rackrate(Path("/nonexistent"), "prices", "H100", "buy:spot", "cloud:aws", "--json").json()
+    records = rackrate_inside(Path("/nonexistent"), "prices", "H100", "buy:spot", "cloud:aws", "--json").json()
     each = [record["price_per_gpu_hour"] and Decimal(record["price_per_gpu_hour"]) for record in records]
     known = [price for price in each if price is not None]
     assert known and known == sorted(known)
@@ -136,11 +136,11 @@ def test_prices_are_sorted_by_gpu_hour_and_dated() -> None:
 def test_a_configured_node_can_be_added_and_removed(home: Path, tmp_path: Path) -> None:
     token, url = token_and_url(home)
     file = write_config(tmp_path, "# my nodes\n")
-    assert rackrate(tmp_path, "add", url, "--token-file", token, "--tag", "team=vision").code == 0
+    assert rackrate_inside(tmp_path, "add", url, "--token-file", token, "--tag", "team=vision").code == 0
     assert file.read_text().startswith("# my nodes\n")
-    assert [node["node"] for node in rackrate(tmp_path, "nodes", "--json").json()] == ["h100-train-01"]
-    assert rackrate(tmp_path, "add", url, "--token-file", token).code == 2
-    assert rackrate(tmp_path, "remove", "h100-train-01").code == 0
+    assert [node["node"] for node in rackrate_inside(tmp_path, "nodes", "--json").json()] == ["h100-train-01"]
+    assert rackrate_inside(tmp_path, "add", url, "--token-file", token).code == 2
+    assert rackrate_inside(tmp_path, "remove", "h100-train-01").code == 0
     assert file.read_text() == "# my nodes\n"
 
 
@@ -160,14 +160,15 @@ def complains(done: Done, code: int, *words: str) -> None:
 def test_an_unreachable_node_is_exit_3_and_names_host_and_port(tmp_path: Path) -> None:
     port = closed_port()
     write_config(tmp_path, f'[[nodes]]\nname = "gone"\nurl = "http://127.0.0.1:{port}"\n')
-    for command in (("nodes",), ("sync",), ("gpus", "--json")):
-        complains(rackrate(tmp_path, *command), 3, "gone", str(port))
+    complains(rackrate(tmp_path, "nodes"), 3, "gone", str(port))
+    for command in (("sync",), ("gpus", "--json")):
+        complains(rackrate_inside(tmp_path, *command), 3, "gone", str(port))
 
 
 def test_some_nodes_unreachable_is_exit_4_and_the_rest_is_printed(home: Path, tmp_path: Path) -> None:
     dead = f'[[nodes]]\nname = "gone"\nurl = "http://127.0.0.1:{closed_port()}"\n'
     write_config(tmp_path, one_node(home) + dead)
-    done = rackrate(tmp_path, "nodes", "--json")
+    done = rackrate_inside(tmp_path, "nodes", "--json")
     complains(done, 4, "gone")
     assert [record["state"] for record in done.json()] == ["live", "lost"]
 
@@ -175,18 +176,18 @@ def test_some_nodes_unreachable_is_exit_4_and_the_rest_is_printed(home: Path, tm
 def test_a_wrong_token_says_which_and_what_to_do(home: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.token").write_text("rr_0_wrong\n")
     write_config(tmp_path, one_node(home, token_file="bad.token"))
-    complains(rackrate(tmp_path, "nodes"), 3, "token")
+    complains(rackrate_inside(tmp_path, "nodes"), 3, "token")
 
 
 def test_a_missing_token_file_names_node_and_file(home: Path, tmp_path: Path) -> None:
     write_config(tmp_path, one_node(home, token_file="no.token"))
-    complains(rackrate(tmp_path, "nodes"), 3, "`n`", "no.token")
+    complains(rackrate_inside(tmp_path, "nodes"), 3, "`n`", "no.token")
 
 
 def test_a_wrong_url_is_told_from_an_agent(home: Path, tmp_path: Path) -> None:
     _, url = token_and_url(home)
     write_config(tmp_path, one_node(home, url=url.rstrip("/") + "/elsewhere"))
-    complains(rackrate(tmp_path, "nodes"), 3)
+    complains(rackrate_inside(tmp_path, "nodes"), 3)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_a_wrong_url_is_told_from_an_agent(home: Path, tmp_path: Path) -> None:
 )
 def test_a_wrong_configuration_is_exit_2_and_names_file_and_key(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     write_config(tmp_path, text)
-    complains(rackrate(tmp_path, "nodes"), 2, *words)
+    complains(rackrate_inside(tmp_path, "nodes"), 2, *words)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_a_wrong_configuration_is_exit_2_and_names_file_and_key(tmp_path: Path, 
     ],
 )
 def test_wrong_usage_is_exit_2_and_one_sentence(home: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
-    done = rackrate(home, *arguments)
+    done = rackrate_inside(home, *arguments)
     complains(done, 2, *words)
     assert done.out == ""
 
@@ -242,12 +243,12 @@ def test_no_control_sequence_of_a_file_reaches_the_terminal_in_a_sentence(tmp_pa
 
 def test_a_ledger_of_a_newer_version_is_refused_and_left_alone(home: Path, tmp_path: Path) -> None:
     write_config(tmp_path, one_node(home))
-    assert rackrate(tmp_path, "sync").code == 0
+    assert rackrate_inside(tmp_path, "sync").code == 0
     with sqlite3.connect(tmp_path / "ledger.db") as db:
         db.execute("PRAGMA user_version = 9999")
     db.close()
     for command in ("sync", "cost", "report"):
-        complains(rackrate(tmp_path, command), 1, "ledger.db", "9999")
+        complains(rackrate_inside(tmp_path, command), 1, "ledger.db", "9999")
 
 
 def test_a_damaged_ledger_is_named(home: Path, tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ def test_every_command_has_help_and_the_program_a_version(tmp_path: Path) -> Non
 
 
 def test_completion_prints_a_script(tmp_path: Path) -> None:
-    assert "report" in rackrate(tmp_path, "completion", "bash").out
+    assert "report" in rackrate_inside(tmp_path, "completion", "bash").out
 
 
 def test_without_a_terminal_the_demo_prints_fleet_and_report_and_leaves_no_process(tmp_path: Path) -> None:
