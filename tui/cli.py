@@ -17,6 +17,7 @@ from tui import __version__
 from tui.cli_advice import add_advice_commands
 from tui.cli_jobs import add_job_commands, split_command
 from tui.cli_ledger import add_ledger_commands
+from tui.cli_nodes import add_order_commands
 from tui.cli_prices import add_price_commands, price_words
 from tui.cli_report import add_report_command
 from tui.cli_serve import add_serve_command
@@ -62,7 +63,9 @@ QUERY_KEYS = {
 }
 
 
-CHANGES = ("run:run", "jobs:cancel", "jobs:signal")
+CHANGES = (
+    "run:run", "jobs:cancel", "jobs:signal", "node:drain", "node:undrain", "node:pause_alerts", "node:resume_alerts", "mps:mps",
+)  # fmt: skip
 """Commands that change something on a node."""
 
 
@@ -86,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_node_commands(commands)
     add_job_commands(commands, _command, _json)
+    add_order_commands(commands, _command, _json)
     _add_money_commands(commands)
     add_advice_commands(commands, _command, _json)
     add_ledger_commands(commands, _command, _json)
@@ -256,7 +260,8 @@ def _then(context: Context, arguments: argparse.Namespace) -> Iterator[Context]:
 
 def _refuse_changes(context: Context, arguments: argparse.Namespace) -> None:
     """What `--read-only` or the configuration forbids is refused before anybody is asked."""
-    if arguments.run not in CHANGES or getattr(arguments, "dry_run", False):
+    looks = arguments.run == "mps:mps" and arguments.share is None and arguments.memory is None
+    if arguments.run not in CHANGES or getattr(arguments, "dry_run", False) or looks:
         return
     if arguments.read_only or context.config.read_only:
         why = "--read-only was given" if arguments.read_only else f"read_only is set in {context.paths.config_file}"

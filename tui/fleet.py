@@ -234,6 +234,11 @@ class Fleet:
         self.tap: Tap | None = None
         """Listens beside: it is told after the fact."""
 
+    @property
+    def catalog(self) -> Catalog | None:
+        """By which nodes are priced."""
+        return self._catalog
+
     def __len__(self) -> int:
         return len(self._nodes)
 
@@ -359,7 +364,7 @@ class Fleet:
             view.version += version
             for job in view.jobs:
                 job.version += version
-        self._nodes = other._nodes
+        self._nodes, self._catalog = other._nodes, other._catalog or self._catalog
         self.jobs_version = max(self.jobs_version, other.jobs_version) + 1 if self.jobs_version or other.jobs_version else 0
 
     def totals(self, now: float, names: Iterable[str] | None = None) -> Totals:

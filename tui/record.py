@@ -88,7 +88,9 @@ class Recorder:
 
     def heard(self, view: NodeView, event: wire.Event) -> None:
         """An event was applied to the view."""
-        ident = self._ids[view.name]
+        ident = self._ids.get(view.name)
+        if ident is None:
+            return
         match event:
             case wire.SampleEvent(sample=sample):
                 self._take_sample(ident, sample)
@@ -108,11 +110,14 @@ class Recorder:
 
     def failed(self, view: NodeView) -> None:
         """The connection to a node broke."""
-        self._note(self._ids[view.name], "error", "", msgspec.json.encode(view.error or ""))
+        if view.name in self._ids:
+            self._note(self._ids[view.name], "error", "", msgspec.json.encode(view.error or ""))
 
     def seeded(self, view: NodeView) -> None:
         """A whole list of jobs came."""
-        ident = self._ids[view.name]
+        ident = self._ids.get(view.name)
+        if ident is None:
+            return
         for job in reversed([one.job for one in view.jobs]):
             self._take_job(ident, job)
         self._reconcile(ident, view)

@@ -6,8 +6,9 @@ Invariant: with nothing configured the one node is this machine, from an agent t
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pricing.catalog import Catalog
     from pricing.ledger import Ledger
     from pricing.pricebook import PriceBook
+    from tui.fleet import Fleet
     from tui.query import Predicate, Words
 
 
@@ -30,11 +32,12 @@ class Context:
 
     def __init__(self, config_file: str | None) -> None:
         self.paths: Paths = configuration.resolve_paths(config_file)
-        self._named = config_file is not None
+        self.is_named = config_file is not None
+        """`--config` was given."""
 
     @cached_property
     def config(self) -> Config:
-        return configuration.load(self.paths, must_exist=self._named)
+        return configuration.load(self.paths, must_exist=self.is_named)
 
     @contextlib.contextmanager
     def nodes(self, only: Sequence[str] = ()) -> Iterator[tuple[NodeConfig, ...]]:
@@ -55,6 +58,23 @@ class Context:
         from tui.clients import client_factory
 
         return client_factory(self.paths)
+
+    def now(self) -> datetime:
+        """UTC."""
+        return datetime.now(UTC)
+
+    def clock(self) -> float:
+        """Monotonic seconds, by which ages are told."""
+        return time.monotonic()
+
+    def fleet(self) -> Fleet:
+        """Asks all nodes once."""
+        import asyncio
+
+        from tui.fetch import fetch
+
+        with self.nodes() as nodes:
+            return asyncio.run(fetch(nodes, self.client_for, self.catalog()))
 
     def query(self, words: Sequence[str], kind: Words | None = None) -> Predicate:
         """The test that the words of a command line ask for, with the filters that are kept. Raises `QueryError`."""

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 class RecordedContext(Context):
     """A context whose nodes, configuration and files come from a recording. Close it."""
 
-    def __init__(self, outer: Context, file: str, at: str | None) -> None:
+    def __init__(self, outer: Context, file: str, at: str | None, *, begins: bool = False) -> None:
+        """`begins`: without `at` it is the beginning, not the end."""
         self._outer = outer
         self.is_named = False
         self._file = RecordFile.read(Path(file).expanduser())
         try:
             self.recording = Recording(self._file)
-            self.at_ms = when(at, self.recording, self._zone())
+            self.at_ms = self.recording.starts_ms if at is None and begins else when(at, self.recording, self._zone())
         except BaseException:
             self._file.close()
             raise
@@ -63,8 +64,7 @@ class RecordedContext(Context):
     @property
     def paths(self) -> Paths:  # type: ignore[override]
         """Of the moment's files."""
-        folder = self._files.terms.parent
-        return Paths(config_file=folder / "config.toml", data_dir=folder)
+        return Paths(config_file=self._files.terms.parent / "config.toml", data_dir=self._files.ledger.parent)
 
     @cached_property
     def config(self) -> Config:  # type: ignore[override]

@@ -35,12 +35,24 @@ class _InForce:
 
     actions: tuple[Action, ...] = ACTIONS
     read_only: bool = False
+    held: str = ""
+    """Why what changes something is refused for now."""
 
 
 def put_in_force(actions: tuple[Action, ...] = ACTIONS, *, read_only: bool = False) -> None:
     """From now on these are the actions there are; `read_only`: without those that change something."""
     _InForce.actions = tuple(action for action in actions if not (read_only and action.changes))
     _InForce.read_only = read_only
+
+
+def hold(why: str) -> None:
+    """Refuses what changes something for this reason, without taking its keys away; empty: no longer."""
+    _InForce.held = why
+
+
+def held() -> str:
+    """Why what changes something is refused for now; empty: it is not."""
+    return _InForce.held
 
 
 def in_force() -> tuple[Action, ...]:
@@ -56,7 +68,7 @@ def read_only() -> bool:
 def refuses(call: str) -> bool:
     """Whether running `call` (`cancel_job`) would change something that must stay as it is."""
     name = call.partition("(")[0].removeprefix("app.")
-    return _InForce.read_only and any(one.changes and one.call.partition("(")[0].removeprefix("app.") == name for one in ACTIONS)
+    return bool(_InForce.read_only or _InForce.held) and any(one.changes and one.call.partition("(")[0].removeprefix("app.") == name for one in ACTIONS)
 
 
 def key_of(ident: str) -> str:
@@ -66,8 +78,9 @@ def key_of(ident: str) -> str:
 
 def unknown_key(scope: Scope, key: str, name: str) -> str:
     """What is said to a key that means nothing."""
-    if _InForce.read_only and any(one.changes and key in one.keys and scope in one.scopes for one in ACTIONS):
-        return f"{name} is off: this is read-only."
+    changes = any(one.changes and key in one.keys and scope in one.scopes for one in ACTIONS)
+    if changes and (_InForce.read_only or _InForce.held):
+        return f"{name} is off: {_InForce.held or 'this is read-only'}."
     return f"{name} does nothing here; {key_of('help')} shows the keys."
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 from zoneinfo import ZoneInfo
 
 from textual import events
-from textual.screen import Screen
+from textual.driver import Driver
+from textual.screen import ModalScreen, Screen
 
 from tui import terminal
 from tui.fleet import Fleet, Totals
@@ -27,14 +28,18 @@ from tui.ui import actions
 from tui.ui.asking import Asking
 from tui.ui.background import Background
 from tui.ui.clipboard import Copying
-from tui.ui.glyphs import AsciiDriver, UnicodeDriver
+from tui.ui.drivers import TerminalDriver
+from tui.ui.governor import Governor
+from tui.ui.glyphs import AsciiDriver
 from tui.ui.ledger import EVERY_SECONDS, FIRST_SECONDS
 from tui.ui.node_actions import NodeActions
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
 from tui.ui.theme import ANSI, DARK, NAMES, THEMES
-from tui.ui.widgets.status import FilterBar
+from tui.ui.time_travel import IN_REPLAY, TimeTravel, Travel
+from tui.ui.widgets import plot
+from tui.ui.widgets.status import FilterBar, Footer
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
@@ -47,7 +52,7 @@ CLOSE_SECONDS = 2.0
 FORCED_END_SECONDS = 5.0
 
 
-class RackrateApp(Copying, NodeActions, Background):
+class RackrateApp(Copying, NodeActions, TimeTravel, Background):
     """`fleet` is shown; `live` (if any) is started when the app is mounted. `clock` is monotonic seconds, `now` UTC.
 
     With `nodes` and `client_for` the prices are read after the first paint, and only then the streams are opened.
@@ -84,17 +89,20 @@ class RackrateApp(Copying, NodeActions, Background):
         filters: Mapping[str, str] = {},
         registry: tuple[actions.Action, ...] = actions.ACTIONS,
         read_only: bool = False,
+        governor: Governor | None = None,
+        travel: Travel | None = None,
     ) -> None:
         actions.put_in_force(registry, read_only=read_only)
+        self.governor = governor or Governor()
         self.filters = dict(filters)
         """Queries that are kept: `@name`."""
         self._unicode = terminal.draws_unicode() if unicode is None else unicode
-        super().__init__(driver_class=UnicodeDriver if self._unicode else AsciiDriver, ansi_color=terminal.no_color() or None)
+        super().__init__(driver_class=_driver(self._unicode), ansi_color=terminal.no_color() or None)
         self.animation_level = "none"
         self.fleet = fleet
         self.live = live
         self.clock = clock
-        self.now = now
+        self.live_now = now
         self.costs = costs or Costs()
         self._configured = nodes
         self._client_for = client_for
@@ -106,9 +114,13 @@ class RackrateApp(Copying, NodeActions, Background):
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
         self._totals: Totals | None = None
+        self.travel = travel
+        actions.hold(IN_REPLAY if travel is not None else "")
         self.asking = Asking(fleet, nodes, client_for, clock, self.redraw, self._complain)
         self.job_draft: dict[str, str] = {}
         """What was typed into the form of a new job."""
+        self.again_drafts: dict[str, dict[str, str]] = {}
+        """And into that of a job of before, by its id."""
         for each in THEMES:
             self.register_theme(each)
         self.theme = chosen_theme(theme)
@@ -124,6 +136,9 @@ class RackrateApp(Copying, NodeActions, Background):
         self.app_resume_signal.subscribe(self, lambda _: self._repaint())
         if not self.is_headless:
             self.set_interval(terminal.HEARTBEAT_SECONDS, self._check_tty)
+        if self.travel is not None:
+            self.call_after_refresh(self.start_replay, self.travel)
+            return
         if self.live is not None:
             self.live.start()
         elif self._client_for is not None:
@@ -136,6 +151,7 @@ class RackrateApp(Copying, NodeActions, Background):
 
     async def on_unmount(self) -> None:
         await self.asking.close()
+        await self.end_travel()
         if self.live is not None:
             closing = asyncio.ensure_future(self.live.close())
             await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
@@ -144,7 +160,22 @@ class RackrateApp(Copying, NodeActions, Background):
         """A second has passed: the screen on top shows what changed."""
         if self.live is not None:
             self.live.take_changed()
-        self.redraw()
+        self.travel_tick()
+        if self.travel is None:
+            self.note_events()
+        if self.governor.may_refresh():
+            plot.put_in_force(self.governor.plots)
+            self.redraw()
+            for footer in self.screen.query(Footer):
+                footer.show_rate(self.governor.rate_text())
+
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        """Nobody looks: a refresh each five seconds is enough."""
+        self.governor.blurred = True
+
+    def on_app_focus(self, event: events.AppFocus) -> None:
+        self.governor.blurred = False
+        self.tick()
 
     def redraw(self) -> None:
         """Redraws the screen on top."""
@@ -186,10 +217,14 @@ class RackrateApp(Copying, NodeActions, Background):
     @property
     def costs_known(self) -> bool:
         """The ledger was read, or there is none, or it cannot be."""
+        if self.travel is not None:
+            return self.travel.money_ms is not None
         return self._ledger_path is None or self.costs != Costs()
 
     def clock_text(self) -> str:
         """`14:05 +01:00`: to the minute, so that a fleet at rest writes nothing."""
+        if self.travel is not None:
+            return self.travel_text(self._zone)
         local = self.now().astimezone(self._zone)
         offset = f"{local:%z}"
         return f"{local:%H:%M} {offset[:3]}:{offset[3:5]}"
@@ -202,7 +237,7 @@ class RackrateApp(Copying, NodeActions, Background):
         """Names as the table shows them."""
         for screen in self.screen_stack:
             if isinstance(screen, FleetScreen):
-                return list(screen.table.keys)
+                return list(screen.table.passing)
         return []
 
     def action_next_theme(self) -> None:
@@ -216,7 +251,11 @@ class RackrateApp(Copying, NodeActions, Background):
 
     def on_key(self, event: events.Key) -> None:
         """A key that means nothing here gets an answer; one typed right behind the key that opens the filter belongs into it."""
-        if self.screen.query(FilterBar) and self.screen.query_one(FilterBar).takes(event):
+        if event.key == "f1" and isinstance(self.screen, ModalScreen):
+            event.prevent_default()
+            event.stop()
+            self.explain_dialog()
+        elif self.screen.query(FilterBar) and self.screen.query_one(FilterBar).takes(event):
             event.prevent_default()
             event.stop()
         elif event.key not in self.screen.active_bindings and isinstance(self.screen, RackrateScreen):
@@ -246,3 +285,11 @@ def chosen_theme(wanted: str) -> str:
     if wanted in NAMES:
         return wanted
     return ANSI if terminal.no_color() or terminal.few_colors() else DARK
+
+
+def _driver(unicode: bool) -> type[Driver]:
+    if terminal.is_served():
+        from tui.ui.served import ServedDriver
+
+        return ServedDriver
+    return TerminalDriver if unicode else AsciiDriver

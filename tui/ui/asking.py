@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.errors import Failed
 from tui.fleet import Fleet
+from tui.ui.plot_history import PlotHistory
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
@@ -43,6 +44,19 @@ class Asking:
         self._tasks: set[asyncio.Task[None]] = set()
         self._seeded: set[str] = set()
         self._listed: dict[str, float] = {}
+        self.plots = PlotHistory(fleet, self, clock, changed, self.can_ask)
+        """The past that is looked at."""
+
+    def can_ask(self, name: str) -> bool:
+        """Whether the node can be asked from here."""
+        return self._client_for is not None and name in self._nodes
+
+    def speak_to(self, client_for: Callable[[NodeConfig], AgentClient] | None) -> None:
+        """Asks others from now on: what is shown is of another time."""
+        self._client_for = client_for
+        self._seeded.clear()
+        self.plots.forget()
+        self._listed.clear()
 
     def client(self, name: str) -> AgentClient:
         """A client of the node, to be closed by the caller. Failed: the node cannot be asked."""

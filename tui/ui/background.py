@@ -97,9 +97,18 @@ class Background(Commands):
         if event.error:
             self.notify(event.error, severity="warning")
         if self._client_for is not None and self.live is None:
+            self.keep_past(self._configured)
             self.live = Live(self.fleet, self._configured, self._client_for, clock=self.clock)
             self.live.start()
         self.redraw()
+
+    def keep_past(self, nodes: Sequence[NodeConfig]) -> None:
+        """Keeps the last minutes from now on."""
+        raise NotImplementedError
+
+    def keep_live_costs(self, costs: Costs) -> bool:
+        """Whether they are not for the screen now."""
+        raise NotImplementedError
 
     def sync_ledger(self) -> None:
         """Starts a sync unless the one before still runs."""
@@ -119,6 +128,8 @@ class Background(Commands):
 
     def on_costs_read(self, event: CostsRead) -> None:
         """Shows them; an error is said once, and the figures of before stay."""
+        if event.costs.error is None and self.keep_live_costs(event.costs):
+            return
         if event.costs.error is None:
             self.costs = event.costs
             self.ledger_version += 1

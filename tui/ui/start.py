@@ -10,18 +10,22 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tui import terminal
 from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet
 from tui.ui import actions
 from tui.ui.app import RackrateApp
+from tui.ui.governor import Governor
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
-    from tui.config import BudgetConfig, NodeConfig
+    from tui.config import BudgetConfig, Config, NodeConfig
+    from tui.replay import Recording
+    from tui.replay_money import MoneyThen
 
+BYTES_PER_KILOBIT = 125
 GC_ALLOCATIONS = 50_000
 """Samples hold no cycles, and looking for some among those of 1,000 nodes would cost more than drawing them."""
 
@@ -41,6 +45,7 @@ def run(
     prices_path: Path | None = None,
     terms_path: Path | None = None,
     data_dir: Path | None = None,
+    config_file: Path | None = None,
     budgets: Sequence[BudgetConfig] = (),
     timezone: str,
     theme: str = "",
@@ -48,6 +53,7 @@ def run(
     filters: Mapping[str, str] = {},
     registry: tuple[actions.Action, ...] = actions.ACTIONS,
     read_only: bool = False,
+    max_kbps: float | None = None,
     on_exit_line: bool = True,
 ) -> int:
     """Opens the app on the nodes; returns the exit code (143 after SIGTERM, 129 after SIGHUP or a vanished terminal)."""
@@ -60,12 +66,48 @@ def run(
     app = RackrateApp(
         fleet, nodes=nodes, client_for=client_for, ledger_path=ledger_path, prices_path=prices_path, terms_path=terms_path,
         data_dir=data_dir, budgets=budgets, timezone=timezone, theme=theme, filters=filters, registry=registry,
-        read_only=read_only,
+        read_only=read_only, governor=Governor(terminal.kbps(max_kbps) * BYTES_PER_KILOBIT),
     )  # fmt: skip
-    gc.set_threshold(GC_ALLOCATIONS, 50, 50)
+    app.config_file = config_file
     started = time.monotonic()
-    app.run()
-    code = app.return_code or 0
+    code = _run(app)
     if on_exit_line and code == 0 and sys.stdout.isatty():
         print(exit_line(fleet, time.monotonic, time.monotonic() - started))
     return code
+
+
+def _run(app: RackrateApp) -> int:
+    gc.set_threshold(GC_ALLOCATIONS, 50, 50)
+    app.run()
+    return app.return_code or 0
+
+
+def run_replay(
+    recording: Recording, money: MoneyThen, at_ms: int, speed: int, config: Config, *, max_kbps: float | None,
+    registry: tuple[actions.Action, ...] = actions.ACTIONS,
+) -> int:  # fmt: skip
+    """Opens the app on a recording."""
+    terminal.tolerate_encoding()
+    terminal.follow_real_size()
+    return _run(replay_app(
+        recording, money, at_ms, speed, config, registry=registry, governor=Governor(terminal.kbps(max_kbps) * BYTES_PER_KILOBIT)
+    ))  # fmt: skip
+
+
+def replay_app(recording: Recording, money: MoneyThen, at_ms: int, speed: int, config: Config, **options: Any) -> RackrateApp:
+    """The app at a moment of a recording; `config` is the recorded one."""
+    from tui.replay_client import RecordedClient
+    from tui.ui.time_travel import Travel
+
+    fleet = Fleet(silent_seconds=config.silent_seconds)
+    for node in config.nodes:
+        fleet.add(node.name, node.url, node.tags)
+    travel = Travel(recording, at_ms, speed, money)
+
+    def client_for(node: NodeConfig) -> Any:
+        return RecordedClient(node.name, recording, lambda: int(travel.at_ms), lambda: fleet)
+
+    return RackrateApp(
+        fleet, nodes=config.nodes, client_for=client_for, timezone=config.timezone, filters=config.filters, budgets=config.budgets,
+        travel=travel, read_only=True, **{"theme": config.theme, "data_dir": money.folder, **options},
+    )  # fmt: skip

@@ -12,7 +12,8 @@ from tui.ui.registry.money import MONEY_ACTIONS
 from tui.ui.registry.nodes import NODES_ACTIONS
 from tui.ui.registry.program import PROGRAM_ACTIONS
 from tui.ui.registry.tables import TABLES_ACTIONS
+from tui.ui.registry.time import TIME_ACTIONS
 
 ACTIONS: tuple[Action, ...] = (
-    *LOOK_ACTIONS, *MONEY_ACTIONS, *JOBS_ACTIONS, *NODES_ACTIONS, *TABLES_ACTIONS, *PROGRAM_ACTIONS,
+    *LOOK_ACTIONS, *MONEY_ACTIONS, *JOBS_ACTIONS, *NODES_ACTIONS, *TABLES_ACTIONS, *TIME_ACTIONS, *PROGRAM_ACTIONS,
 )  # fmt: skip

@@ -136,8 +136,9 @@ class RackrateScreen(Screen[None]):
         for crumbs in self.query(Crumbs):
             crumbs.display = rows >= CRUMBS_FROM_ROWS
         for header in self.query(Header):
-            header.styles.height = header_height(rows)
-            header.display = header_height(rows) > 0
+            lines = max(header_height(rows), int(self.rackrate.travel is not None))
+            header.styles.height = lines
+            header.display = lines > 0
         for status in self.query(StatusLine):
             status.display = rows >= STATUS_FROM_ROWS
         for footer in self.query(Footer):
