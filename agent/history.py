@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from agent import wire
-from agent.history_level import ABSENT, UNKNOWN, Kept, Level, LevelSpec, Mean, Row, Values
+from agent.history_level import ABSENT, FIELDS, UNKNOWN, Kept, Level, LevelSpec, Mean, Row, Values
 
 LEVELS = (LevelSpec(1, 900), LevelSpec(10, 360), LevelSpec(60, 1440), LevelSpec(600, 1008))
 """15 minutes, an hour, a day, a week. About 74 kB a GPU when full: 3,708 points of 20 bytes."""
@@ -57,19 +57,16 @@ class HistoryRing:
         if newest is None:
             return wire.History(node=self._node or "", step_seconds=float(level.spec.step_seconds))
         # half a point of tolerance for jitter of samples
-        rows = level.since(newest - seconds + (0.5 if place == 0 else 0.0))
-        if mean.start is not None and (not rows or rows[-1][0] < mean.start):
-            rows.append((mean.start, mean.row()))
-        return self._render(rows, float(level.spec.step_seconds))
-
-    def _render(self, rows: list[Row], step: float) -> wire.History:
-        stamped = [(datetime.fromtimestamp(at, timezone.utc), row) for at, row in rows]
-        names = dict.fromkeys(name for _, row in stamped for name in row if name != _CPU)
+        times, columns = level.window(newest - seconds + (0.5 if place == 0 else 0.0))
+        if mean.start is not None and (not times or times[-1] < mean.start):
+            _add_row(times, columns, mean.start, mean.row())
+        stamps = [datetime.fromtimestamp(at, timezone.utc) for at in times]
+        cpu = columns.pop(_CPU, ([UNKNOWN] * len(times),))[0]
         return wire.History(
             node=self._node or "",
-            step_seconds=step,
-            gpus={name: tuple(_point(at, row.get(name, ABSENT)) for at, row in stamped) for name in names},
-            cpu=tuple((at, _known(row.get(_CPU, ABSENT)[0], 4)) for at, row in stamped),
+            step_seconds=float(level.spec.step_seconds),
+            gpus={name: tuple(map(_point, stamps, *four)) for name, four in columns.items()},
+            cpu=tuple((at, _known(value, 4)) for at, value in zip(stamps, cpu, strict=True)),
         )
 
     def kept(self) -> list[Kept]:
@@ -96,6 +93,17 @@ def row_of(sample: wire.Sample) -> Row:
     return sample.taken_at.timestamp(), row
 
 
+def _add_row(times: list[float], columns: dict[str, tuple[list[float], ...]], at: float, row: Mapping[str, Values]) -> None:
+    """The step that is not over yet."""
+    for name in row:
+        if name not in columns:
+            columns[name] = tuple([UNKNOWN] * len(times) for _ in range(FIELDS))
+    times.append(at)
+    for name, four in columns.items():
+        for column, value in zip(four, row.get(name, ABSENT), strict=True):
+            column.append(value)
+
+
 def _values(gpu: wire.Gpu) -> Values:
     first, second, third, fourth = (
         UNKNOWN if value is None else float(value)
@@ -108,12 +116,11 @@ def _known(value: float, digits: int) -> float | None:
     return None if value != value else round(value, digits)
 
 
-def _point(at: datetime, values: Values) -> wire.HistoryPoint:
-    memory = _known(values[1], 0)
+def _point(at: datetime, ratio: float, memory: float, watts: float, celsius: float) -> wire.HistoryPoint:
     return wire.HistoryPoint(
         taken_at=at,
-        utilization_ratio=_known(values[0], 4),
-        memory_used_bytes=None if memory is None else int(memory),
-        power_watts=_known(values[2], 3),
-        temperature_celsius=_known(values[3], 3),
+        utilization_ratio=_known(ratio, 4),
+        memory_used_bytes=None if memory != memory else round(memory),
+        power_watts=_known(watts, 3),
+        temperature_celsius=_known(celsius, 3),
     )

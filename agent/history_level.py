@@ -120,6 +120,14 @@ class Level:
             for name, columns in self._columns.items()
         }
 
+    def window(self, after: float) -> tuple[list[float], dict[str, tuple[list[float], ...]]]:
+        """Times after `after`, oldest first, and the four columns of each name beside them."""
+        slots = [slot for position in range(self._count) if self._times[slot := self._slot(position)] > after]
+        times = [self._times[slot] for slot in slots]
+        return times, {
+            name: tuple([column[slot] for slot in slots] for column in columns) for name, columns in self._columns.items()
+        }
+
     def refill(self, rows: list[Row]) -> None:
         """These rows, and after them those that are here already and newer."""
         rows = rows + (self.since(rows[-1][0]) if rows else self.since(-math.inf))
@@ -149,13 +157,14 @@ class Level:
             raise ValueError("columns of different lengths")
         if any(later <= earlier for earlier, later in zip(times, times[1:])):
             raise ValueError("times that do not grow")
-        for position in range(max(0, len(times) - self.capacity), len(times)):
-            row = {}
-            for name, four in columns.items():
-                values = (four[0][position], four[1][position], four[2][position], four[3][position])
-                if any(value == value for value in values):
-                    row[name] = values
-            self.append(times[position], row)
+        self._clear()
+        self._times = times[-self.capacity :]
+        self._count = len(self._times)
+        for name, four in columns.items():
+            kept_four = tuple(column[-self.capacity :] for column in four)
+            last = next((place for place in reversed(range(self._count)) if any(c[place] == c[place] for c in kept_four)), None)
+            if last is not None:
+                self._columns[name], self._seen[name] = kept_four, self._times[last]
 
 
 class Mean:

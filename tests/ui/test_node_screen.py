@@ -169,14 +169,14 @@ async def test_values_go_on_while_the_screen_is_open() -> None:
         fresh = tuple(gpu(i, node="a100-busy", util=0.11) for i in range(8))
         app.fleet.apply("a100-busy", wire.SampleEvent(sample=sample("a100-busy", fresh)), clock.at + 1)
         await tick(app, pilot, clock)
-        assert "11%" in line_with(app, "  0 busy")
+        assert "11%" in line_with(app, " 0 busy")
 
 
 async def test_at_80_columns_utilisation_memory_power_and_temperature_are_there() -> None:
     app, _ = make_app()
     async with running(app) as pilot:
         await press(pilot, "enter")
-        line = line_with(app, "  0 busy")
+        line = line_with(app, " 0 busy")
         assert all(part in line for part in ("55%", "31.0/40.0G", "312/400W", "64°C"))
 
 

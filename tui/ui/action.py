@@ -10,10 +10,10 @@ from typing import Literal
 import msgspec
 
 Scope = Literal[
-    "app", "fleet", "node", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help"
+    "app", "fleet", "node", "gpu", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help"
 ]  # fmt: skip
 SCREENS: tuple[Scope, ...] = (
-    "fleet", "node", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help",
+    "fleet", "node", "gpu", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help",
 )  # fmt: skip
 
 

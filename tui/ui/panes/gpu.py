@@ -5,6 +5,8 @@ Invariant: what the driver does not tell is `–`; a lost GPU says so in a word 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tui import format as fmt
 from tui.columns import gpu_state_text, power_text
 from tui.fleet import GpuUse, NodeView
@@ -25,6 +27,14 @@ _SHORT_REASONS = {
     "sw_thermal_slowdown": "thermal (sw)", "hw_thermal_slowdown": "thermal (hw)", "sync_boost": "sync boost",
     "applications_clocks_setting": "clocks set", "display_clock_setting": "display",
 }  # fmt: skip
+REASON_WORDS = {
+    "sw_power_cap": "sw power cap", "hw_slowdown": "hw slowdown", "hw_power_brake_slowdown": "hw power brake",
+    "sw_thermal_slowdown": "sw thermal slowdown", "hw_thermal_slowdown": "hw thermal slowdown", "sync_boost": "sync boost",
+    "applications_clocks_setting": "application clocks are set", "display_clock_setting": "display clocks are set",
+}  # fmt: skip
+"""In full, where there is room."""
+Drawn = Callable[[GpuUse, int], list[str]]
+"""A small plot of a GPU in so many cells, two rows high."""
 _MODEL_WORDS = ("NVIDIA ", "Tesla ")
 
 
@@ -54,7 +64,7 @@ def holders_text(use: GpuUse) -> str:
     return fmt.clean(" · ".join(part for part in (users, projects) if part))
 
 
-def brief(view: NodeView, use: GpuUse, cells: int, dim: bool = False) -> Line:
+def brief(view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, drawn: Drawn | None = None) -> Line:
     """One line: index, state, bar, utilisation, memory, power, temperature, last minute, holders; as much as fits."""
     gpu, value = use.gpu, "dim" if dim else "text"
     filled, empty = bar(gpu.utilization_ratio, 16)
@@ -67,7 +77,7 @@ def brief(view: NodeView, use: GpuUse, cells: int, dim: bool = False) -> Line:
         ((fitted(memory_text(use), 11, right=True), value),),
         ((fitted(power_text(use), 8, right=True), value),),
         ((f"{fmt.celsius(gpu.temperature_celsius):>5}", value),),
-        ((area(history(view, use), PLOT_CELLS)[0], "dim" if dim else "accent"),),
+        ((drawn(use, PLOT_CELLS)[-1] if drawn else area(history(view, use), PLOT_CELLS)[0], "dim" if dim else "accent"),),
         ((fitted(holders_text(use), min(28, cells)).rstrip(), "dim" if dim or not use.held else "text"),),
     ]
     if cells < 112:
@@ -90,17 +100,22 @@ def memory_text(use: GpuUse) -> str:
     return fmt.UNKNOWN if used == total == fmt.UNKNOWN else f"{used}/{total}"
 
 
-def full(view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, named: bool = False) -> list[Line]:
-    """Two lines and a plot two rows high; a third line where something is wrong. `named`: with its model."""
+def full(
+    view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, named: bool = False, drawn: Drawn | None = None
+) -> list[Line]:
+    """Two lines and a plot two rows high (the last minute, or what `drawn` draws); a third line where something is wrong.
+
+    `named`: with its model.
+    """
     value = "dim" if dim else "text"
     first, second = zip(*_columns(use, value, cells, named=named), strict=True)
-    upper, lower = _plot(view, use, cells)
+    upper, lower = drawn(use, PLOT_CELLS if cells >= WIDE_CELLS else PLOT_CELLS // 2) if drawn else _plot(view, use, cells)
     index: Line = ((f"{use.gpu.index:>3} ", "strong"), (fitted(gpu_state_text(use), 5), state_style(use, dim)))
     accent, ratio = "dim" if dim else "accent", f" {fmt.percent(use.gpu.utilization_ratio):>4}"
     return [
         joined([(*index, (f" {upper}", accent), (ratio, "dim" if dim else "strong")), *first], "  ", cells),
         joined([((" " * 10, "dim"), (lower, accent), ("     ", "dim")), *second], "  ", cells),
-        *_trouble(use, cells, named=named),
+        *trouble(use, cells, named=named),
     ]
 
 
@@ -131,7 +146,7 @@ def _columns(use: GpuUse, value: str, cells: int, *, named: bool) -> list[tuple[
     return pairs
 
 
-def _trouble(use: GpuUse, cells: int, *, named: bool) -> list[Line]:
+def trouble(use: GpuUse, cells: int, *, named: bool) -> list[Line]:
     """What is wrong with it, and throttling where its column does not fit."""
     lines: list[Line] = []
     words = [fmt.clean(use.gpu.reason).rstrip(".")] if use.gpu.reason else []

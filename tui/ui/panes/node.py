@@ -5,20 +5,35 @@ Invariant: the newest values stay on the screen after the node fell silent, dimm
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from agent import wire
 from tui import format as fmt
 from tui.alerts import priced, silence
 from tui.columns import age_text, purchase_text
 from tui.fleet import GpuUse, NodeView
-from tui.ui.lines import BLANK, Line, cropped, fitted, joined, spread, wrapped
-from tui.ui.panes.gpu import brief, full, short_model
-from tui.ui.panes.host import alert_lines, host_lines, identity_lines, sensor_lines
+from tui.gpu_today import Today
+from tui.node_history import FIELDS
+from tui.readings_chart import scales
+from tui.ui.lines import BLANK, Line, cropped, joined, spread, wrapped
+from tui.ui.panes.gpu import PLOT_TOP, brief, full, short_model, trouble
+from tui.ui.panes.gpu_facts import today_parts
+from tui.ui.panes.host import alert_lines, host_lines, identity_lines, labelled, sensor_lines
 from tui.ui.panes.job import job_lines
+from tui.ui.panes.plots import Look, Plot, grid, small
+from tui.ui.panes.processes import process_lines
 
 LEFT_FOR_THE_REST = 18
 """Lines below the fleet that must be free beside GPUs of two lines each."""
+SPACIOUS_ROWS = 34
+"""From here sections stand apart, and the plots come before the processes."""
+ROOM_BESIDE_GPUS = 12
+"""Lines for processes and the rest that must be free beside GPUs of two lines each."""
+BRIEF_PLOT_CELLS = 112
+"""From here a GPU of one line has a plot."""
+PLOT_ROOM = 14
 _STATE_STYLES = {"live": "accent", "stale": "idle", "lost": "lost", "connecting": "dim"}
 
 
@@ -64,7 +79,7 @@ def detail(view: NodeView, now: float, at: datetime, cells: int, height: int) ->
     body = [*gpus, *notes]
     for title, more in (
         ("Jobs", job_lines(view, now, cells)),
-        ("Processes", process_lines(view.uses, cells, at)),
+        ("Processes", [line for line, _ in process_lines(view.uses, cells, at, view.links.ancestors)]),
         ("Host", host_lines(_host(view), cells)),
     ):
         if more and len(body) + len(more) + 2 <= room:
@@ -82,25 +97,109 @@ def notice_lines(view: NodeView, now: float, cells: int) -> list[Line]:
     return wrapped(fmt.clean(text), "lost" if view.notice.hard else "idle", cells, "  ")
 
 
-def page(view: NodeView, now: float, at: datetime, cells: int) -> list[Line]:
-    """All there is to say about a node."""
-    dim = view.state(now) != "live"
-    lines: list[Line] = []
+class Seen(NamedTuple):
+    """What the node's screen shows besides the node: the past, the day, and what is said beside the plots."""
+
+    look: Look
+    today: Today | None = None
+    note: str = ""
+
+
+class Page(NamedTuple):
+    """Lines, and which of them stand for what can be opened: `gpu UUID`, `process UUID PID`."""
+
+    lines: list[Line]
+    targets: dict[int, str]
+
+
+class _Pages:
+    """A page in the making."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.targets: dict[int, str] = {}
+
+    def add(self, lines: Iterable[Line], key: str = "") -> None:
+        for line in lines:
+            if key:
+                self.targets[len(self.lines)] = key
+            self.lines.append(line)
+
+
+def page(view: NodeView, seen: Seen, now: float, at: datetime, cells: int, height: int) -> Page:
+    """All there is to say about a node; `height` is what is seen of it without scrolling."""
+    made = _Pages()
+    space = (BLANK,) if height >= SPACIOUS_ROWS else ()
     if wrong := [*notice_lines(view, now, cells), *sensor_lines(view, cells), *alert_lines(alerts_of(view, now, at), at, cells)]:
-        lines += [rule("Attention", cells), *wrong, BLANK]
+        made.add([rule("Attention", cells), *wrong, *space])
     if view.uses:
-        lines.append(rule(_gpu_title(view), cells, "utilisation of the last minute"))
-        named = len({use.gpu.model for use in view.uses}) > 1
-        for use in view.uses:
-            lines += full(view, use, cells, dim, named=named)
-        lines.append(BLANK)
+        _add_gpus(made, view, seen, now, cells, height)
+        made.add(space)
+    plots = _history_lines(view, seen, cells, height - len(made.lines))
+    early = height >= SPACIOUS_ROWS and bool(plots)
+    if early:
+        made.add([*plots, BLANK])
     if jobs := job_lines(view, now, cells):
-        lines += [rule("Jobs", cells, f"{view.jobs.running} running, {view.jobs.queued} queued"), *jobs, BLANK]
+        made.add([rule("Jobs", cells, f"{view.jobs.running} running, {view.jobs.queued} queued"), *jobs, *space])
     if view.uses:
-        lines += [rule("Processes", cells), *process_lines(view.uses, cells, at), BLANK]
-    lines += [rule("Host", cells), *host_lines(_host(view), cells), BLANK]
-    lines += [rule("Node", cells), *identity_lines(view, now, cells)]
-    return [cropped(line, cells) for line in lines]
+        _add_processes(made, view, at, cells)
+        made.add(space)
+    if plots and not early:
+        made.add([*plots, *space])
+    made.add([rule("Host", cells), *host_lines(_host(view), cells), *space])
+    today = [labelled("today", *today_parts(seen.today, at), cells=cells)] if seen.today is not None else []
+    made.add([rule("Node", cells), *today, *identity_lines(view, now, cells)])
+    return Page([cropped(line, cells) for line in made.lines], made.targets)
+
+
+def _add_gpus(made: _Pages, view: NodeView, seen: Seen, now: float, cells: int, height: int) -> None:
+    """Two lines a GPU with its plot; one line where there is little room for many."""
+    dim = view.state(now) != "live"
+    named = len({use.gpu.model for use in view.uses}) > 1
+    low = height < 2 * len(view.uses) + ROOM_BESIDE_GPUS and len(view.uses) > 2
+    made.add([rule(_gpu_title(view), cells, "" if low and cells < BRIEF_PLOT_CELLS else f"utilisation, last {seen.look.span.name}")])
+
+    def drawn(use: GpuUse, width: int) -> list[str]:
+        return small(seen.look.track.values(use.gpu.uuid, "utilization"), seen.look, width, 2, PLOT_TOP)
+
+    for use in view.uses:
+        if low:
+            lines = [brief(view, use, cells, dim, drawn=drawn), *trouble(use, cells, named=named)]
+        else:
+            lines = full(view, use, cells, dim, named=named, drawn=drawn)
+        made.add(lines, f"gpu {use.gpu.uuid}")
+
+
+def _history_lines(view: NodeView, seen: Seen, cells: int, room: int) -> list[Line]:
+    """All GPUs together over the span."""
+    if not view.uses:
+        return []
+    uuids = [use.gpu.uuid for use in view.uses]
+    memory = [use.gpu.memory_total_bytes for use in view.uses]
+    limits = [use.gpu.power_limit_watts for use in view.uses]
+    of = scales(_whole(memory), _whole(limits))
+    temperatures = [use.gpu.temperature_celsius for use in view.uses if use.gpu.temperature_celsius is not None]
+    now = {"utilization": view.utilization_ratio, "memory": view.use.memory_used_bytes if view.use.memory_total_bytes else None,
+           "power": view.power_watts, "temperature": max(temperatures, default=None)}  # fmt: skip
+    names = {"temperature": "hottest GPU", "utilization": "mean utilisation"} if len(uuids) > 1 else {}
+    track = seen.look.track
+    plots = [
+        Plot(of[field]._replace(name=names.get(field, of[field].name)), track.together(uuids, field), now[field]) for field in FIELDS
+    ]
+    lines = grid(plots, seen.look, cells, min(room, PLOT_ROOM))
+    return [rule(f"Last {seen.look.span.name}", cells, seen.note), *lines] if lines else []
+
+
+def _whole(parts: list[Any]) -> float | None:
+    """A sum with an unknown part is not known."""
+    return None if None in parts or not parts else float(sum(parts))
+
+
+def _add_processes(made: _Pages, view: NodeView, at: datetime, cells: int) -> None:
+    made.add([rule("Processes", cells)])
+    for line, row in process_lines(view.uses, cells, at, view.links.ancestors):
+        key = f"process {row.use.gpu.uuid} {row.process.pid}" if row and row.use and row.process else ""
+        made.add([line], key)
 
 
 def _host(view: NodeView) -> wire.Host | None:
@@ -113,33 +212,3 @@ def _gpu_title(view: NodeView) -> str:
     driver = f" · driver {fmt.clean(info.driver_version)}" if info and info.driver_version else ""
     cuda = f" · CUDA {fmt.clean(info.cuda_version)}" if info and info.cuda_version else ""
     return f"{len(view.uses)} x {', '.join(models)}{driver}{cuda}"
-
-
-def process_lines(uses: tuple[GpuUse, ...], cells: int, at: datetime) -> list[Line]:
-    """Every process on every GPU; who cannot be told is said so."""
-    if all(use.gpu.processes is None for use in uses):
-        return [(("  the driver does not tell which processes there are", "dim"),)]
-    rows = [(use, process) for use in uses for process in use.gpu.processes or ()]
-    if not rows:
-        return [(("  none", "dim"),)]
-    head = f"{'GPU':>5} {'PID':>8}  {'USER':<10} {'PROJECT':<10} {'JOB':<{_job_cells(cells)}} {'MEMORY':>7} {'SM':>4} {'FOR':>4}  COMMAND"
-    return [((fitted(head, cells).rstrip(), "dim"),), *(_process_line(use, p, cells, at) for use, p in rows)]
-
-
-def _job_cells(cells: int) -> int:
-    return 16 if cells >= 110 else 8
-
-
-def _process_line(use: GpuUse, process: wire.Process, cells: int, at: datetime) -> Line:
-    running = (at - process.started_at).total_seconds() if process.started_at else None
-    user = fitted(fmt.clean(process.user or "?"), 10)
-    project = fitted(fmt.clean(process.project or fmt.UNKNOWN), 10)
-    job = fitted(fmt.clean(process.job or fmt.UNKNOWN), _job_cells(cells))
-    before: Line = (
-        (f"{use.gpu.index:>5} ", "dim"), (f"{process.pid:>8}  ", "text"), (f"{user} ", "text"),
-        (f"{project} {job} ", "dim"),
-        (f"{fmt.size(process.memory_used_bytes):>7} {fmt.percent(process.utilization_ratio):>4} ", "text"),
-        (f"{fmt.age(running):>4}  ", "dim"),
-    )  # fmt: skip
-    command = process.command or ("not visible from here" if not process.visible else fmt.UNKNOWN)
-    return cropped((*before, (fmt.clean(command), "text")), cells)
