@@ -37,12 +37,7 @@ bench: $(VENV)/.test
 	@for file in tests/bench/bench_*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 screenshots: $(VENV)/.demo
-	$(BIN)/rackrate screenshot --demo --screen fleet --size 140x36 screenshots/fleet.svg
-	$(BIN)/rackrate screenshot --demo --screen fleet --size 140x36 screenshots/fleet.png
-	$(BIN)/rackrate screenshot --demo --screen node --node v100-lab-01 --size 140x44 screenshots/node.svg
-	$(BIN)/rackrate screenshot --demo --screen node --node v100-lab-01 --size 140x44 screenshots/node.png
-	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.svg
-	$(BIN)/rackrate screenshot --demo --screen alerts --size 110x16 screenshots/alerts.png
+	PYTHONPATH=. $(BIN)/python -m tests.support.pictures screenshots
 	PYTHONPATH=. $(BIN)/python -m tests.support.job_pictures screenshots
 	PYTHONPATH=. $(BIN)/python -m tests.support.money_pictures screenshots
 	PYTHONPATH=. $(BIN)/python -m tests.support.report_picture screenshots

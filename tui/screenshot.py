@@ -6,18 +6,22 @@ Invariant: the picture needs nothing from the network (no web fonts), and shows 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import itertools
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tui.errors import Failed, WrongUsage
 
 if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
     from tui.commands.context import Context
+    from tui.commands.recorded import RecordedContext
     from tui.config import NodeConfig
     from tui.fleet import Fleet
     from tui.ui.app import RackrateApp
@@ -50,8 +54,52 @@ def take_screenshot(
         raise WrongUsage(f"There is no node named `{node}`; `rackrate nodes` lists them.")
     if out.endswith(".png"):
         import_renderer()
-    svg = asyncio.run(_draw(context, nodes, screen, node, size, theme))
+    draw = draw_recorded if isinstance(context, _recorded_context()) else _draw
+    svg = asyncio.run(draw(context, nodes, screen, node, size, theme))  # type: ignore[operator]
     write_picture(svg, Path(out))
+
+
+def _recorded_context() -> type[RecordedContext]:
+    from tui.commands.recorded import RecordedContext
+
+    return RecordedContext
+
+
+async def draw_recorded(
+    context: RecordedContext, nodes: Sequence[NodeConfig], screen: str, node: str | None, size: tuple[int, int], theme: str
+) -> str:
+    """A screen at the moment of a recording: the same picture each time, for its clock stands still."""
+    async with recorded_app(context, size, theme) as (app, pilot):
+        await go_to(app, pilot, screen, node)
+        return await picture_of(app, pilot)
+
+
+@contextlib.asynccontextmanager
+async def recorded_app(
+    context: RecordedContext, size: tuple[int, int], theme: str = "", **options: Any
+) -> AsyncIterator[tuple[RackrateApp, Pilot[None]]]:
+    """The app at the moment of a recording, with its fleet and its money there."""
+    from tui.ui.start import replay_app
+    from tui.ui.theme import DARK
+
+    app = replay_app(
+        context.recording, context.money, context.at_ms, 0, context.config, theme=theme or DARK, unicode=True, clock=lambda: 0.0,
+        **options,
+    )  # fmt: skip
+    async with app.run_test(size=size) as pilot:
+        await _until(lambda: app.travel is None or (app.costs_known and not app.travel.busy), READING_SECONDS)
+        await pilot.pause()
+        yield app, pilot
+
+
+async def picture_of(app: RackrateApp, pilot: Pilot[None]) -> str:
+    """What is on the screen, once all that it reads is there."""
+    await pilot.pause()
+    await _until(lambda: not app.is_reading and not app.asking.is_waiting, READING_SECONDS)
+    await pilot.pause()
+    app.redraw()
+    await pilot.pause()
+    return clean_svg(app.export_screenshot(title="rackrate"))
 
 
 async def _draw(

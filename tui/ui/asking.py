@@ -58,6 +58,11 @@ class Asking:
         self.plots.forget()
         self._listed.clear()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a question is not answered yet."""
+        return bool(self._tasks)
+
     def client(self, name: str) -> AgentClient:
         """A client of the node, to be closed by the caller. Failed: the node cannot be asked."""
         if self._client_for is None or name not in self._nodes:

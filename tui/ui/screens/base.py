@@ -22,6 +22,7 @@ from tui.ui.places import Kept, Place
 from tui.ui.widgets.crumbs import Crumbs
 from tui.ui.widgets.header import Header, header_height
 from tui.ui.widgets.status import NOTE_SECONDS, Footer, StatusLine
+from tui.ui.widgets.time_mark import TimeMark
 
 if TYPE_CHECKING:
     from tui.ui.app import RackrateApp
@@ -116,7 +117,20 @@ class RackrateScreen(Screen[None]):
             for crumbs in self.query(Crumbs):
                 if crumbs.display:
                     crumbs.show_names(self.rackrate.crumbs(self))
+            self._mark_time()
             self.draw()
+
+    def _mark_time(self) -> None:
+        """Says in words that another time is shown, where no header does."""
+        marks = list(self.query(TimeMark))
+        wanted = self.rackrate.travel is not None and not any(header.display for header in self.query(Header))
+        if wanted and not marks:
+            self.mount(TimeMark(), before=0)
+        for mark in marks:
+            if wanted:
+                mark.show_time()
+            else:
+                mark.remove()
 
     def draw(self) -> None:
         """What the screen shows now; may rely on all its parts being there."""
