@@ -242,7 +242,7 @@ async def test_what_comes_while_one_searches_is_counted_and_esc_goes_back_to_whe
         await until(lambda: "missing )" in text(app))
         await press(pilot, *["backspace"] * 3, *"nowhere", "enter")
         await until(lambda: "nothing found" in text(app))
-        assert "0 found" in text(app)
+        await until(lambda: "0 found" in text(app))
 
 
 async def test_a_search_that_cannot_ask_says_why_and_leaving_ends_it() -> None:

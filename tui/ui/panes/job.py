@@ -14,7 +14,8 @@ from tui import format as fmt
 from tui.columns import fit
 from tui.fleet import NodeView
 from tui.fleet_jobs import RUNNING, JobView
-from tui.job_rows import JOB_COLUMNS, cause_text, command_text, failed, gpus_text, name_text, span, state_text
+from tui.job_rows import JOB_COLUMNS, cause_text, command_text, failed, gpus_text, name_text, span, state_text, why_text
+from tui.job_wait import end_text, wait_text
 from tui.ui.lines import Line, cropped, fitted, joined, spread, wrapped
 
 LABEL_CELLS = 12
@@ -133,9 +134,11 @@ def _state_lines(view: JobView, now: float, when: When, cells: int) -> list[Line
     if (cause := cause_text(job)) != fmt.UNKNOWN:
         before = "before: " if job.state == "queued" else "stopping for " if job.state == "stopping" else ""
         lines.append(_row("cause", [("", before + cause, state_style(job) if job.state != "queued" else "idle")], cells))
-    lines += _text("evidence" if job.state != "queued" else "", job.evidence or "", cells)
+    evidence = end_text(job) if job.state == "ended" else job.evidence or ""
+    lines += _text("evidence" if job.state != "queued" else "", evidence if job.evidence else "", cells)
     if job.state == "queued":
         lines += _text("waits", job.reason or "", cells)
+        lines += _text("in line", wait_text(view, now), cells)
         if job.not_before:
             lines.append(_row("again", [("not before", when(job.not_before), "text")], cells))
         if job.held_until:
@@ -258,6 +261,24 @@ def _who(job: wire.Job, when: When) -> list[tuple[str, str, str]]:
     if job.secrets:
         parts.append(("secrets", fmt.clean(" ".join(job.secrets)), "text"))
     return parts
+
+
+def why_lines(view: JobView, now: float, cells: int, rows: int) -> list[Line]:
+    """Why it waits or why it ended, in full as far as the rows go: a detail below the table."""
+    job = view.job
+    if job.state == "ended" and not job.left_behind:
+        texts = [end_text(job)]
+    else:
+        texts = [why_text(job), wait_text(view, now)]
+    said = [text for text in texts if text]
+    text = "; ".join(said) if said else command_text(job)
+    style = "lost" if job.left_behind else "text" if said else "dim"
+    lead = f" {job.id}  "
+    lines = wrapped(text, style, max(12, cells - len(lead) - 1))
+    lines = [*lines[: rows - 1], (("".join(part for line in lines[rows - 1 :] for part, _ in (*line, (" ", ""))), style),)]
+    return [
+        cropped(((lead if not place else " " * len(lead), "dim"), *line), cells) for place, line in enumerate(lines)
+    ]
 
 
 def job_lines(node: NodeView, now: float, cells: int) -> list[Line]:

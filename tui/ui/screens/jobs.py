@@ -11,11 +11,11 @@ from textual.app import ComposeResult
 
 from tui.fleet_jobs import JobView
 from tui.format import clean
-from tui.job_rows import JOB_WORDS, command_text, why_text
+from tui.job_rows import JOB_WORDS
 from tui.ui import actions
 from tui.ui.job_actions import JobActions
 from tui.ui.lines import BLANK, Line
-from tui.ui.panes.job import job_sums
+from tui.ui.panes.job import job_sums, why_lines
 from tui.ui.screens.table import TableScreen
 from tui.ui.widgets.header import Header
 from tui.ui.widgets.jobs_table import JobsTable
@@ -24,6 +24,7 @@ from tui.ui.widgets.lines_view import LinesView, RaisedLines
 from tui.ui.widgets.status import FilterBar, Footer, StatusLine
 
 WHY_FROM_ROWS = 14
+TWO_FROM_ROWS = 20
 EXAMPLE = "state:running user:me cause:oom node:gpu-01 cost>5 !done"
 _SUBMIT: tuple[Line, ...] = (
     (("  n", "key"), ("                          submits one from here", "dim")),
@@ -99,12 +100,12 @@ class JobsScreen(TableScreen, JobActions):
     def _show_why(self) -> None:
         """Why the job under the cursor waits or ended, in full, where there is a line for it."""
         view, pane = self.table.chosen, self.query_one("#why", LinesView)
-        text = why_text(view.job) if view is not None else ""
         pane.display = self.app.size.height >= WHY_FROM_ROWS and view is not None
         if view is None:
             return
-        style = "lost" if view.job.left_behind else "text"
-        pane.show([((f" {view.job.id}  ", "dim"), (text or command_text(view.job), style if text else "dim"))])
+        rows = 2 if self.app.size.height >= TWO_FROM_ROWS else 1
+        pane.styles.height = rows
+        pane.show(why_lines(view, self.rackrate.clock(), self.app.size.width, rows))
 
     def action_open(self) -> None:
         view = self.table.chosen
