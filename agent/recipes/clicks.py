@@ -12,13 +12,12 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from agent.recipes.data import Batch, Broken, generator
 from agent.recipes.faults import DataFault
-from agent.recipes.versions import version
+from agent.recipes.files import Files, files_of, read
 
 LOGS = (".csv", ".tsv")
 CRITEO = (1, 13, 26)
@@ -78,16 +77,17 @@ class ClickFolder:
     the memory. The rows of a batch come from `mixed` blocks, so that a disk (or a network) is read in long pieces.
     """
 
-    def __init__(self, folder: str, held_out: int, buckets: int, block: int, mixed: int) -> None:
-        self._folder, self.buckets, self.block, self.mixed = Path(folder), buckets, block, mixed
-        self._files = _listed(self._folder)
-        self._layout = _layout_of(self._folder, self._files)
+    def __init__(self, folder: str, held_out: int, buckets: int, block: int, mixed: int, cache: str = "") -> None:
+        self.buckets, self.block, self.mixed = buckets, block, mixed
+        self._files = files_of(folder, cache)
+        self._names = self._files.names(LOGS)
+        self._layout = _layout_of(self._files, self._names)
         names = self._layout.names
         self.sparse = tuple(names[column] for column in self._layout.sparse)
         self.dense = tuple(names[column] for column in self._layout.dense)
         self.person = tuple(place for place, name in enumerate(self.sparse) if name.startswith("user"))
         self.item = tuple(place for place, name in enumerate(self.sparse) if name.startswith("item"))
-        found = [_blocks(path, self._layout.skipped, block) for path in self._files]
+        found = [_blocks(self._files, name, self._layout.skipped, block) for name in self._names]
         self._blocks = [(file, at, rows) for file, starts in enumerate(found) for at, rows in starts]
         self._ends: list[int] = []
         for _, _, rows in self._blocks:
@@ -96,7 +96,7 @@ class ClickFolder:
         if total < 2:
             raise DataFault(f"--data {folder} has {total or 'no'} row{'s' * (total != 1)} of clicks, and it needs two or more.")
         self.held_out = min(held_out, total // 5)
-        self.version = version(self._folder, self._files)
+        self.version = self._files.version(self._names)
         self._kept: OrderedDict[int, list[str]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -106,8 +106,7 @@ class ClickFolder:
         block, place = self._place(number)
         file = self._blocks[block][0]
         before = sum(rows for other, _, rows in self._blocks[:block] if other == file)
-        path = self._files[file].relative_to(self._folder).as_posix()
-        return f"{path} line {self._layout.skipped + before + place + 1}"
+        return f"{self._names[file]} line {self._layout.skipped + before + place + 1}"
 
     def batch(self, numbers: Sequence[int]) -> Batch:
         """sparse (samples, fields), dense (samples, dense fields), labels (samples,) of 0 and 1."""
@@ -148,9 +147,7 @@ class ClickFolder:
         file, at, _ = self._blocks[block]
         end = self._blocks[block + 1][1] if block + 1 < len(self._blocks) and self._blocks[block + 1][0] == file else None
         try:
-            with self._files[file].open("rb") as opened:
-                opened.seek(at)
-                content = opened.read() if end is None else opened.read(end - at)
+            content = read(self._files, self._names[file], at, -1 if end is None else end - at)
         except OSError as error:
             raise Broken(number, (error.strerror or str(error)).lower()) from None
         lines = self._kept[block] = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
@@ -169,31 +166,21 @@ def _squeezed(text: str) -> float:
     return math.copysign(math.log1p(abs(value)), value)
 
 
-def _listed(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise DataFault(f"--data {folder} {'is no folder' if folder.exists() else 'does not exist'} on this node.")
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in LOGS and path.is_file())
-    if not files:
-        raise DataFault(f"--data {folder} has no click logs ({', '.join(LOGS)}).")
-    return files
-
-
-def _layout_of(folder: Path, files: Sequence[Path]) -> _Layout:
+def _layout_of(files: Files, names: Sequence[str]) -> _Layout:
     """All files have that of the first. Raises `DataFault`."""
-    first = _layout(files[0])
-    for path in files[1:]:
-        if _layout(path) != first:
-            raise DataFault(
-                f"{path.relative_to(folder).as_posix()} has other columns than {files[0].relative_to(folder).as_posix()}:"
-                " all logs of a folder need the same."
-            )
+    if not names:
+        raise DataFault(f"--data {files.data} has no click logs ({', '.join(LOGS)}).")
+    first = _layout(files, names[0])
+    for name in names[1:]:
+        if _layout(files, name) != first:
+            raise DataFault(f"{name} has other columns than {names[0]}: all logs of a folder need the same.")
     return first
 
 
-def _layout(path: Path) -> _Layout:
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+def _layout(files: Files, path: str) -> _Layout:
+    separator = "\t" if path.lower().endswith(".tsv") else ","
     try:
-        with path.open("rb") as file:
+        with files.open(path) as file:
             line = file.readline(CHUNK_BYTES).decode("utf-8", "replace").rstrip("\r\n")
     except OSError as error:
         raise DataFault(f"{path}: it cannot be read ({(error.strerror or str(error)).lower()}).") from None
@@ -213,10 +200,10 @@ def _layout(path: Path) -> _Layout:
     return _Layout(cells.index("label"), numbers, categories, tuple(cells), separator, 1)
 
 
-def _blocks(path: Path, skipped: int, block: int) -> list[tuple[int, int]]:
+def _blocks(files: Files, name: str, skipped: int, block: int) -> list[tuple[int, int]]:
     """(first byte, rows) of each block of a file: one pass over it, and a line that has no end counts."""
     starts, rows, at = [], 0, 0
-    with path.open("rb") as file:
+    with files.open(name) as file:
         for _ in range(skipped):
             at += len(file.readline())
         begin = at

@@ -6,10 +6,11 @@ Invariant: the same version is the same samples under the same numbers, on every
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import numpy as np
 import torch
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 
 from agent.recipes.data import Batch, Broken, generator
 from agent.recipes.faults import DataFault
-from agent.recipes.versions import in_their_order, version
+from agent.recipes.files import Files, files_of, read
+from agent.recipes.versions import in_their_order
 
 OWN = (".npy", ".ppm")
 """Read without another package: arrays (height, width, 3) of uint8, and binary P6."""
@@ -65,33 +67,29 @@ class ImageFolder:
 
     block = mixed = 1
 
-    def __init__(self, folder: str, side: int, held_out: int) -> None:
-        self._folder, self._side = Path(folder), side
-        files, self.classes = _listed(self._folder)
-        files = in_their_order(self._folder, files)  # those that are kept apart are of all classes
-        self.held_out = min(held_out, len(files) // 5)
-        self._files = files
+    def __init__(self, folder: str, side: int, held_out: int, cache: str = "") -> None:
+        self._files, self._side = files_of(folder, cache), side
+        names, self.classes = _listed(self._files)
+        names = in_their_order(names)  # those that are kept apart are of all classes
+        self.held_out = min(held_out, len(names) // 5)
+        self._names = names
         self._numbers = {name: number for number, name in enumerate(self.classes)}
-        self.version = version(self._folder, files)
+        self.version = self._files.version(names)
 
     def __len__(self) -> int:
-        return len(self._files) - self.held_out
+        return len(self._names) - self.held_out
 
     def name(self, number: int) -> str:
-        return self._inside(self._files[number])
+        return self._names[number]
 
     def batch(self, numbers: Sequence[int]) -> Batch:
         images = [self._image(number) for number in numbers]
-        labels = [self._numbers[self._files[number].relative_to(self._folder).parts[0]] for number in numbers]
+        labels = [self._numbers[self._names[number].partition("/")[0]] for number in numbers]
         return {"images": torch.stack(images), "labels": torch.tensor(labels)}
 
-    def _inside(self, path: Path) -> str:
-        return path.relative_to(self._folder).as_posix()
-
     def _image(self, number: int) -> Tensor:
-        path = self._files[number]
         try:
-            pixels = _decoded(path)
+            pixels = _decoded(self._names[number], read(self._files, self._names[number]))
         except Exception as error:  # noqa: BLE001 - decoders raise what they like: Pillow says SyntaxError of a broken PNG
             raise Broken(number, " ".join(str(error).split())[:120] or type(error).__name__) from None
         image = torch.from_numpy(pixels).permute(2, 0, 1)
@@ -101,20 +99,18 @@ class ImageFolder:
         return scaled[0].round().clamp(0, 255).to(torch.uint8)
 
 
-def _listed(folder: Path) -> tuple[list[Path], list[str]]:
-    if not folder.is_dir():
-        raise DataFault(f"--data {folder} {'is no folder' if folder.exists() else 'does not exist'} on this node.")
+def _listed(files: Files) -> tuple[list[str], list[str]]:
     known = {*OWN, *PILLOW}
-    files = [path for path in sorted(folder.glob("*/**/*")) if path.suffix.lower() in known and path.is_file()]
-    classes = sorted({path.relative_to(folder).parts[0] for path in files})
+    names = [name for name in files.names(known) if "/" in name]
+    classes = sorted({name.partition("/")[0] for name in names})
     if len(classes) < 2:
         raise DataFault(
-            f"--data {folder} has images in {len(classes) or 'no'} subfolder{'s' * (len(classes) != 1)}, and it needs two or more,"
+            f"--data {files.data} has images in {len(classes) or 'no'} subfolder{'s' * (len(classes) != 1)}, and it needs two or more,"
             f" one a class, with {', '.join(sorted(known))}."
         )
-    if any(path.suffix.lower() in PILLOW for path in files) and not _pillow():
-        raise DataFault(f"--data {folder} has images that Pillow reads, and it is not installed here: `pip install pillow`.")
-    return files, classes
+    if any(PurePosixPath(name).suffix.lower() in PILLOW for name in names) and not _pillow():
+        raise DataFault(f"--data {files.data} has images that Pillow reads, and it is not installed here: `pip install pillow`.")
+    return names, classes
 
 
 def _pillow() -> bool:
@@ -125,19 +121,19 @@ def _pillow() -> bool:
     return True
 
 
-def _decoded(path: Path) -> np.ndarray:
+def _decoded(name: str, content: bytes) -> np.ndarray:
     """(height, width, 3) of uint8."""
-    kind = path.suffix.lower()
+    kind = PurePosixPath(name).suffix.lower()
     if kind == ".npy":
-        pixels = np.load(path, allow_pickle=False)
+        pixels = np.load(io.BytesIO(content), allow_pickle=False)
         if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
             raise ValueError(f"it is {pixels.dtype} {pixels.shape}, not uint8 (height, width, 3)")
         return np.ascontiguousarray(pixels)
     if kind == ".ppm":
-        return _ppm(path.read_bytes())
+        return _ppm(content)
     import PIL.Image
 
-    with PIL.Image.open(path) as image:
+    with PIL.Image.open(io.BytesIO(content)) as image:
         return np.array(image.convert("RGB"))
 
 

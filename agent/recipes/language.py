@@ -22,7 +22,7 @@ class Language(Settings):
     batch_size: int = setting(64, "sequences a step, of all ranks together", least=1)
     learning_rate: float = setting(1e-3, "at its highest (AdamW)", least=0)
     weight_decay: float = setting(0.1, "pull of the weights towards zero", least=0)
-    data: str = setting("", "folder of .txt and .md files; none: sequences are made on the spot")
+    data: str = setting("", "folder or s3:// prefix of .txt and .md files; none: sequences are made on the spot")
     context: int = setting(256, "tokens that it sees", least=2)
     layers: int = setting(6, "blocks", least=1)
     width: int = setting(384, "of each token's vector; a multiple of the heads", least=8)

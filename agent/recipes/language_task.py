@@ -28,7 +28,7 @@ def make(settings: Language) -> LanguageTask:
     if settings.dropout >= 1:
         raise WrongSettings(f"--dropout {settings.dropout} drops everything; it is below 1.")
     if settings.data:
-        return LanguageTask(settings, TextFolder(settings.data, settings.context, settings.held_out))
+        return LanguageTask(settings, TextFolder(settings.data, settings.context, settings.held_out, settings.cache))
     made = MadeTexts(settings.samples, settings.held_out, settings.vocabulary, settings.context, settings.seed)
     return LanguageTask(settings, made)
 

@@ -22,7 +22,7 @@ class Recommender(Settings):
     batch_size: int = setting(1024, "rows a step, of all ranks together", least=1)
     learning_rate: float = setting(0.1, "at its highest (Adagrad)", least=0)
     weight_decay: float = setting(0.0, "pull of the dense weights towards zero; embeddings have none: they are sparse", least=0)
-    data: str = setting("", "folder of click logs: .csv with a header, or Criteo's .tsv; none: clicks are made on the spot")
+    data: str = setting("", "folder or s3:// prefix of click logs, .csv with a header or Criteo's .tsv; none: clicks are made on the spot")
     samples: int = setting(65536, "how many, where they are made on the spot", least=1)
     held_out: int = setting(4096, "rows that are kept apart and judged at the end; 0: none", least=0)
     model: str = setting("two_tower", "two_tower: a person's vector times an item's; dlrm: every field with every other",

@@ -24,7 +24,8 @@ def make(settings: Recommender) -> RecommenderTask:
     torch.sparse.check_sparse_tensor_invariants.disable()  # torch asks for a choice; its own gradients need no check
     source: MadeClicks | ClickFolder
     if settings.data:
-        source = ClickFolder(settings.data, settings.held_out, settings.buckets, settings.block, settings.mixed_blocks)
+        place = (settings.data, settings.held_out, settings.buckets)
+        source = ClickFolder(*place, settings.block, settings.mixed_blocks, settings.cache)
     else:
         source = MadeClicks(settings.samples, settings.held_out, settings.people, settings.items, settings.seed)
     if settings.model == "two_tower" and not (source.person and source.item):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
 
 import torch
 
 from agent.recipes.data import Batch, Broken, generator
 from agent.recipes.faults import DataFault
-from agent.recipes.versions import in_their_order, version
+from agent.recipes.files import files_of, read
+from agent.recipes.versions import in_their_order
 
 TEXTS = (".txt", ".md")
 BYTES = 256
@@ -57,14 +57,11 @@ class TextFolder:
     block = mixed = 1
     vocabulary = BYTES
 
-    def __init__(self, folder: str, context: int, held_out: int) -> None:
-        self._folder, self._context = Path(folder), context
-        if not self._folder.is_dir():
-            what = "is no folder" if self._folder.exists() else "does not exist"
-            raise DataFault(f"--data {folder} {what} on this node.")
-        found = [path for path in self._folder.rglob("*") if path.suffix.lower() in TEXTS and path.is_file()]
-        self._files = in_their_order(self._folder, found)
-        self._ends = list(accumulate((path.stat().st_size - 1) // context for path in self._files))
+    def __init__(self, folder: str, context: int, held_out: int, cache: str = "") -> None:
+        self._files, self._context = files_of(folder, cache), context
+        found = self._files.names(TEXTS)
+        self._names = in_their_order(found)
+        self._ends = list(accumulate(max(0, self._files.size(name) - 1) // context for name in self._names))
         windows = self._ends[-1] if self._ends else 0
         if windows < 2:
             raise DataFault(
@@ -73,29 +70,25 @@ class TextFolder:
             )
         self.held_out = min(held_out, windows // 5)
         self._windows = torch.randperm(windows, generator=generator(0)).tolist()
-        self.version = version(self._folder, self._files)
+        self.version = self._files.version(self._names)
 
     def __len__(self) -> int:
         return len(self._windows) - self.held_out
 
     def name(self, number: int) -> str:
-        path, at = self._place(number)
-        return f"{path.relative_to(self._folder).as_posix()} from byte {at}"
+        return "{} from byte {}".format(*self._place(number))
 
     def batch(self, numbers: Sequence[int]) -> Batch:
         return {"tokens": torch.stack([self._window(number) for number in numbers])}
 
-    def _place(self, number: int) -> tuple[Path, int]:
+    def _place(self, number: int) -> tuple[str, int]:
         window = self._windows[number]
         file = bisect.bisect_right(self._ends, window)
-        return self._files[file], (window - (self._ends[file - 1] if file else 0)) * self._context
+        return self._names[file], (window - (self._ends[file - 1] if file else 0)) * self._context
 
     def _window(self, number: int) -> torch.Tensor:
-        path, at = self._place(number)
         try:
-            with path.open("rb") as file:
-                file.seek(at)
-                content = file.read(self._context + 1)
+            content = read(self._files, *self._place(number), self._context + 1)
         except OSError as error:
             raise Broken(number, (error.strerror or str(error)).lower()) from None
         if len(content) <= self._context:

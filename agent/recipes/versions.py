@@ -15,9 +15,9 @@ HASHED_BYTES = 256 * 2**20
 _DVC = re.compile(r"^[\s-]*(?:md5|hash|etag):\s*['\"]?([0-9a-f]{32}(?:\.dir)?)", re.MULTILINE)
 
 
-def in_their_order(folder: Path, files: Sequence[Path]) -> list[Path]:
+def in_their_order(names: Sequence[str]) -> list[str]:
     """By the hash of each name: neighbours have nothing in common."""
-    return sorted(files, key=lambda path: hashlib.sha256(_name(folder, path)).digest())
+    return sorted(names, key=lambda name: hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest())
 
 
 def version(folder: Path, files: Sequence[Path]) -> str:

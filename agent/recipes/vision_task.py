@@ -26,7 +26,7 @@ def make(settings: Vision) -> VisionTask:
     """Raises `DataFault` and `WrongSettings`."""
     source: ImageFolder | MadeImages
     if settings.data:
-        source = ImageFolder(settings.data, settings.image_size, settings.held_out)
+        source = ImageFolder(settings.data, settings.image_size, settings.held_out, settings.cache)
         return VisionTask(settings, source, len(source.classes))
     source = MadeImages(settings.samples, settings.held_out, settings.classes, settings.image_size, settings.seed)
     return VisionTask(settings, source, settings.classes)
