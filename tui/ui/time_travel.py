@@ -7,7 +7,6 @@ node can be changed meanwhile; the loop never waits for a file; live streams go 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -390,7 +389,3 @@ class TimeTravel(Navigation):
         actions.hold("")
         if self.buffer is not None:
             await self.buffer.close()
-        travel = self.travel
-        if travel is not None and travel.money is not None:
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(travel.money.close)
