@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent import wire
 from tui.job_log import LogBuffer
-from tui.job_search import PatternError, plain_of, wanted
+from tui.job_search import PatternError, needed_by, plain_of, wanted
 from tui.job_wrap import Rows
 from tui.query_regex import compile_pattern
 
@@ -46,6 +46,14 @@ def test_plain_text_is_taken_as_it_stands_and_case_does_not_matter() -> None:
     assert wanted("") is None and wanted("/data/x").regex is False  # type: ignore[union-attr]
     with pytest.raises(PatternError):
         wanted("/(?=x)/")
+
+
+def test_what_an_expression_needs_is_looked_for_first() -> None:
+    for regex, text in ((r"step \d*77 ok", "step "), ("a|b", ""), ("x(yz)?abc", "abc"), ("(abc)", ""), (r"\.log$", ".log"), ("a+bc", "bc")):
+        assert needed_by(regex) == text
+    pattern = wanted(r"/LOSS=\d+/")
+    assert pattern is not None and pattern.may_be_in("x loss=") and not pattern.may_be_in("nothing")
+    assert pattern.matches("Loss=12") and not pattern.matches("loss=") and not pattern.matches("12")
 
 
 def test_what_is_seen_is_what_is_looked_at() -> None:
