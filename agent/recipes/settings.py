@@ -48,6 +48,7 @@ class Settings:
     checkpoint_dir: str = setting("", "where checkpoints go; none: RACKRATE_CHECKPOINT_DIR, else ./checkpoints")
     checkpoint_every: int = setting(100, "steps between checkpoints; 0: only at the end and when it is stopped", least=0)
     keep_checkpoints: int = setting(2, "newest ones that are kept", least=1)
+    tensorboard: str = setting("auto", "folder of TensorBoard's curves; auto: beside the checkpoints, where tensorboard is installed; off: none")
     log_every: int = setting(1, "steps between lines", least=1)
     held_out: int = setting(512, "samples that are kept apart and judged at the end; 0: none", least=0)
 

@@ -26,6 +26,7 @@ from agent.recipes.faults import CheckpointFault, DataFault, OutOfMemory, Recipe
 from agent.recipes.journal import Journal
 from agent.recipes.pace import Pace
 from agent.recipes.ranks import Ranks
+from agent.recipes.scalars import Scalars
 from agent.recipes.settings import Settings
 from agent.recipes.stop import SoftStop
 
@@ -83,6 +84,7 @@ class Trainer:
         identity = {"recipe": task.name, **task.identity}
         self.saved = Checkpoints(folder, identity, settings.keep_checkpoints) if team.first else None
         self.step = self._resume()
+        self.scalars = Scalars(settings.tensorboard, folder, self.step, speaks=team.first)
         self.model: nn.Module = DistributedDataParallel(self.plain) if team.world > 1 else self.plain
         source = task.source
         self._order = Order(len(source), settings.batch_size, settings.seed, source.block, source.mixed)
@@ -92,7 +94,7 @@ class Trainer:
 
     def run(self) -> None:
         """To the end, or to a soft stop: both have saved when this returns."""
-        with SoftStop() as stop:
+        with SoftStop() as stop, contextlib.closing(self.scalars):
             self._starts()
             pace, loss = Pace(self.settings.batch_size, self.step, self.team.device), math.nan
             for loaded in pace.watched(self._batches()):
@@ -171,10 +173,14 @@ class Trainer:
             )
         if last or self.step % self.settings.log_every == 0 or self.step == self.settings.steps:
             epoch = self.step * self.settings.batch_size / len(self.task.source)
-            self.journal.line(step=self.step, loss=loss, epoch=epoch, **pace.since(self.step))
+            told = {"loss": loss, "epoch": epoch, **pace.since(self.step)}
+            self.journal.line(step=self.step, **told)
+            self.scalars.add(self.step, {**told, "learning_rate": self.optimizer.param_groups[0]["lr"]})
 
     def _starts(self) -> None:
         settings, source = self.settings, self.task.source
+        if self.scalars.error:
+            self.journal.say(f"rackrate: {self.scalars.error}.")
         if self.saved:
             for marker in (checkpoints.STOPPED, checkpoints.FINISHED):
                 self.saved.unmark(marker)
@@ -200,6 +206,7 @@ class Trainer:
         if self.saved:
             self.saved.wait()
             self.saved.mark(checkpoints.FINISHED, step=self.step, **known)
+        self.scalars.add(self.step, {"accuracy": accuracy})
         self.journal.line(event="end", step=self.step, loss=loss, **known, **pace.whole())
 
     def accuracy(self) -> float | None:

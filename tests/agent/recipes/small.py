@@ -29,7 +29,7 @@ from agent.recipes.vision import Vision
 
 SETTINGS = Vision(
     model="small", width=8, image_size=16, classes=4, batch_size=16, steps=40, warmup_steps=5, samples=256, held_out=64,
-    checkpoint_every=10, deterministic=True, device="cpu",
+    checkpoint_every=10, deterministic=True, device="cpu", tensorboard="off",
 )  # fmt: skip
 ALONE = Ranks(0, 1, torch.device("cpu"))
 

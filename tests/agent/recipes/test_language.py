@@ -25,7 +25,7 @@ from tests.agent.recipes.small import ALONE, Watched, gradients, weights  # noqa
 
 SETTINGS = Language(
     batch_size=16, steps=120, warmup_steps=10, learning_rate=0.01, context=32, layers=2, width=32, heads=2, vocabulary=16,
-    samples=1024, held_out=64, checkpoint_every=0, device="cpu",
+    samples=1024, held_out=64, checkpoint_every=0, device="cpu", tensorboard="off",
 )  # fmt: skip
 FILE = Path(__file__).parents[3] / "agent" / "recipes" / "language.toml"
 

@@ -24,7 +24,7 @@ from tests.agent.recipes.small import ALONE, Watched, gradients, weights  # noqa
 
 SETTINGS = Recommender(
     batch_size=256, steps=120, warmup_steps=5, learning_rate=0.2, samples=8192, held_out=512, people=60, items=40, width=8, hidden=16,
-    checkpoint_every=0, device="cpu",
+    checkpoint_every=0, device="cpu", tensorboard="off",
 )  # fmt: skip
 FILE = Path(__file__).parents[3] / "agent" / "recipes" / "recommender.toml"
 MODELS = pytest.mark.parametrize("model", ["two_tower", "dlrm"])
