@@ -10,7 +10,7 @@ from typing import Any
 
 from tui.commands.context import Context
 from tui.exit_codes import ExitCode
-from tui.terminal import has_terminal
+from tui.terminal import has_terminal, is_served
 
 
 def handling_of(context: Context, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -20,12 +20,15 @@ def handling_of(context: Context, arguments: argparse.Namespace) -> dict[str, An
 
     config = context.config
     registry = remapped(ACTIONS, config.keys, str(context.paths.config_file)) if config.keys else ACTIONS
-    return {"filters": config.filters, "registry": registry, "read_only": config.read_only or arguments.read_only}
+    return {
+        "filters": config.filters, "registry": registry, "read_only": config.read_only or arguments.read_only,
+        "max_kbps": config.max_kbps if arguments.max_kbps is None else arguments.max_kbps,
+    }  # fmt: skip
 
 
 def app(context: Context, arguments: argparse.Namespace) -> int:
     """Opens the app on the configured nodes."""
-    if not has_terminal():
+    if not has_terminal() and not is_served():
         from tui.commands.nodes import nodes
 
         arguments.query, arguments.json, arguments.sum = [], False, False
@@ -41,6 +44,8 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
             prices_path=context.prices_path,
             terms_path=context.terms_path,
             data_dir=context.paths.data_dir,
+            config_file=context.paths.config_file,
+            first_run=not context.config.nodes,
             budgets=context.config.budgets,
             timezone=context.timezone_name(),
             theme=context.config.theme,

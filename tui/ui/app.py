@@ -180,7 +180,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, Background):
     def redraw(self) -> None:
         """Redraws the screen on top."""
         self._totals = None
-        if isinstance(self.screen, RackrateScreen) and self.screen.is_mounted:
+        if self.screen_stack and isinstance(self.screen, RackrateScreen) and self.screen.is_mounted:
             self.screen.redraw()
 
     def _repaint(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
 
 from tui.ui import actions
@@ -35,6 +36,8 @@ class Navigation(MoneyScreens):
 
     fleet: Fleet
     asking: Asking
+    first_run = False
+    """No node is configured: this machine alone is shown, and how to add others."""
     _moving = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -57,6 +60,8 @@ class Navigation(MoneyScreens):
     def pop_screen(self) -> Any:
         """Textual's, and the way is noted."""
         screen = self.screen
+        if len(self.screen_stack) == 1:
+            return AwaitComplete()  # a second Esc that came faster than the screen went
         if isinstance(screen, ModalScreen):
             return super().pop_screen()
         self._depart()

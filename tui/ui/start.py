@@ -46,6 +46,7 @@ def run(
     terms_path: Path | None = None,
     data_dir: Path | None = None,
     config_file: Path | None = None,
+    first_run: bool = False,
     budgets: Sequence[BudgetConfig] = (),
     timezone: str,
     theme: str = "",
@@ -68,7 +69,7 @@ def run(
         data_dir=data_dir, budgets=budgets, timezone=timezone, theme=theme, filters=filters, registry=registry,
         read_only=read_only, governor=Governor(terminal.kbps(max_kbps) * BYTES_PER_KILOBIT),
     )  # fmt: skip
-    app.config_file = config_file
+    app.config_file, app.first_run = config_file, first_run
     started = time.monotonic()
     code = _run(app)
     if on_exit_line and code == 0 and sys.stdout.isatty():
@@ -79,6 +80,8 @@ def run(
 def _run(app: RackrateApp) -> int:
     gc.set_threshold(GC_ALLOCATIONS, 50, 50)
     app.run()
+    for sentence in app.unsent():
+        print(f"rackrate: {sentence}", file=sys.stderr)
     return app.return_code or 0
 
 

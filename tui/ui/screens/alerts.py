@@ -16,7 +16,7 @@ from textual.app import ComposeResult
 
 from agent import wire
 from tui import format as fmt
-from tui.alerts import all_alerts
+from tui.alerts import all_alerts, message_text, severity_text
 from tui.columns import Column, fit
 from tui.query import Predicate
 from tui.query_rows import ALERT_WORDS, AlertLook
@@ -32,8 +32,8 @@ BUDGET_RULES = ("budget", "budget_forecast")
 NOTHING: tuple[Line, ...] = (
     (("  No alerts: what is held is used, and every node is heard.", "strong"),),
     (),
-    (("  What will stand here: ", "dim"), ("GPUs that are held and idle, too hot, throttled or lost; full disks; notices of the", "dim")),
-    (("  cloud; nodes that fall silent; budgets that run out.", "dim")),
+    (("  What will stand here: ", "dim"), ("GPUs that are held and idle, too hot, throttled or", "dim")),
+    (("  lost; full disks; notices of the cloud; silent nodes; budgets that run out.", "dim"),),
     (("  [alerts] in agent.toml", "key"), ("    sets the limits of a node", "dim")),
     (("  E", "key"), ("                         shows alerts that are over", "dim")),
 )
@@ -58,7 +58,7 @@ def _column(ident: str, title: str, width: int, priority: int, text: Callable[[A
 
 
 ALERT_COLUMNS: tuple[Column, ...] = (
-    _column("severity", "SEVERITY", 8, 2, lambda row: row.alert.severity),
+    _column("severity", "SEVERITY", 8, 2, lambda row: severity_text(row.alert)),
     _column("node", "NODE", 16, 1, lambda row: row.alert.node),
     _column("rule", "RULE", 13, 3, lambda row: row.alert.rule.replace("_", " ")),
     _column("gpu", "GPU", 3, 4, lambda row: row.gpu, align="right"),
@@ -66,7 +66,7 @@ ALERT_COLUMNS: tuple[Column, ...] = (
     _column("threshold", "LIMIT", 14, 5, lambda row: row.alert.threshold or fmt.UNKNOWN, flex=True),
     _column("since", "FOR", 4, 2, lambda row: fmt.age(row.age_seconds), align="right"),
     _column("money", "$/H", 9, 2, lambda row: money_text(row.alert.usd_per_hour), align="right"),
-    _column("message", "  WHAT", 30, 6, lambda row: f"  {row.alert.message}", flex=True),
+    _column("message", "  WHAT", 30, 6, lambda row: f"  {message_text(row.alert, row.at)}", flex=True),
 )
 
 
@@ -106,7 +106,7 @@ def _growing(shown: list[tuple[Column, int]], room: int) -> list[tuple[Column, i
 def _style(column: Column, alert: wire.Alert) -> str:
     match column.id:
         case "severity":
-            return "lost" if alert.severity == "critical" else "idle"
+            return "dim" if alert.paused_until is not None else "lost" if alert.severity == "critical" else "idle"
         case "money":
             return "idle" if alert.usd_per_hour else "dim"
         case "node":

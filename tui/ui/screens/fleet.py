@@ -14,6 +14,7 @@ from tui.groups import groupings, is_group
 from tui.selection import Selected, selected
 from tui.ui import actions
 from tui.ui.lines import Line
+from tui.ui.panes.first_run import NO_NODES, first_run_lines
 from tui.ui.panes.group import group_detail
 from tui.ui.panes.header import node_sums, unpriced
 from tui.ui.panes.node import detail
@@ -28,13 +29,6 @@ DETAIL_FROM = (100, 30)
 """Columns and rows from which the node under the cursor is shown below the table."""
 DETAIL_LEAST_ROWS = 6
 FRAME_ROWS = 4
-NO_NODES: tuple[Line, ...] = (
-    (("  No nodes yet.", "strong"),),
-    (),
-    (("  rackrate add URL", "key"), ("        adds one that runs an agent", "dim")),
-    (("  rackrate-agent init", "key"), ("     on the node prints that line for you", "dim")),
-    (("  rackrate demo", "key"), ("           shows a simulated fleet", "dim")),
-)
 
 
 class FleetScreen(TableScreen):
@@ -44,6 +38,8 @@ class FleetScreen(TableScreen):
     ROWS = "Nodes"
     BINDINGS: ClassVar = actions.bindings("fleet")
     CSS = "FleetScreen #detail { height: auto; }"
+    _summed: Selected | None = None
+    """What the status line shows."""
 
     def compose(self) -> ComposeResult:
         app = self.rackrate
@@ -71,21 +67,26 @@ class FleetScreen(TableScreen):
         self._show_detail()
 
     def _explain_empty(self) -> None:
+        app = self.rackrate
+        self.table.stand_below(first_run_lines(app.fleet, app.size.width - 1) if app.first_run else ())
         if not len(self.rackrate.fleet):
             self.table.empty = NO_NODES
         else:
             self.table.empty = ((("  No node matches this filter. Esc clears it.", "dim"),),)
 
     def sums(self) -> tuple[Line, ...]:
-        return node_sums(self.selected())
+        self._summed = self.selected()
+        return node_sums(self._summed)
 
     def aside(self) -> Line:
-        return unpriced(self.selected().totals)
+        return unpriced(self._summed.totals) if self._summed is not None else ()
 
     def selected(self) -> Selected:
         """What the marked nodes cost, or all that are shown."""
-        app = self.rackrate
-        return selected(app.fleet, self.summed(), app.clock(), app.costs.by_node)
+        app, names = self.rackrate, self.summed()
+        if len(names) == len(app.fleet):
+            return selected(app.fleet, None, app.clock(), app.costs.by_node, app.totals())
+        return selected(app.fleet, names, app.clock(), app.costs.by_node)
 
     def trouble(self) -> Line:
         """Why the node under the cursor does not answer, or what the cloud will do to it."""

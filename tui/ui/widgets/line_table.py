@@ -19,8 +19,6 @@ from textual.strip import Strip
 from tui.ui.lines import BLANK, Line, cropped, fitted, to_strip
 from tui.ui.theme import ANSI, STYLES
 
-GUTTER = 2
-"""Cells before the first column: the cursor, and what a row is marked by."""
 CELL_REGIONS_UP_TO = 0.6
 """Up to this part of the visible cells, changed cells are repainted one by one; above it, whole lines are cheaper."""
 
@@ -61,6 +59,9 @@ class LineTable(ScrollView, can_focus=True):
         Binding("right", "sideways(1)", show=False),
     ]
 
+    GUTTER: ClassVar[int] = 2
+    """Cells before the first column: the cursor, what a row is marked by where rows can be marked, and a blank."""
+
     class Opened(Message):
         """A row was clicked twice."""
 
@@ -87,6 +88,8 @@ class LineTable(ScrollView, can_focus=True):
         """Cells between columns."""
         self.sorted_by: tuple[str, bool] = ("", False)
         self.empty: Sequence[Line] = ()
+        self.below: Sequence[Line] = ()
+        """What stands below the rows where there is room."""
         self._cells: dict[str, Cells] = {}
         self._strips: dict[tuple[str, bool], Strip] = {}
         self._theme = ""
@@ -102,7 +105,7 @@ class LineTable(ScrollView, can_focus=True):
     @property
     def room(self) -> int:
         """Cells for the columns."""
-        return max(0, self.scrollable_content_region.width - GUTTER - 1)
+        return max(0, self.scrollable_content_region.width - self.GUTTER - 1)
 
     @property
     def in_view(self) -> range:
@@ -131,6 +134,12 @@ class LineTable(ScrollView, can_focus=True):
             self.empty = lines
             if not self.keys:
                 self.refresh(self.size.region)
+
+    def stand_below(self, lines: Sequence[Line]) -> None:
+        """What stands below the rows where there is room."""
+        if lines != self.below:
+            self.below = lines
+            self.refresh(self.size.region)
 
     def forget(self) -> None:
         """Drops all that was formatted."""
@@ -200,7 +209,7 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh(*regions)
 
     def _starts(self) -> list[int]:
-        starts, at = [], GUTTER
+        starts, at = [], self.GUTTER
         for _, _, cells, _ in self.titles:
             starts.append(at)
             at += cells + self.gap
@@ -224,12 +233,13 @@ class LineTable(ScrollView, can_focus=True):
         index = y - 1 + round(self.scroll_y)
         if index < len(self.keys):
             return self._row_strip(self.keys[index])
-        line = self.empty[y - 2] if not self.keys and 0 <= y - 2 < len(self.empty) else BLANK
+        under, place = (self.below, index - len(self.keys) - 1) if self.keys else (self.empty, y - 2)
+        line = under[place] if 0 <= place < len(under) else BLANK
         return to_strip(cropped(line, cells), styles, cells)
 
     def _title_line(self) -> Line:
         column, descending = self.sorted_by
-        spans: list[tuple[str, str]] = [(" " * GUTTER, "dim")]
+        spans: list[tuple[str, str]] = [(" " * self.GUTTER, "dim")]
         for ident, title, cells, right in self.titles:
             mark = ("▾" if descending else "▴") if ident == column else ""
             spans += [(fitted(f"{title}{mark}", cells, right=right), "title" if mark else "dim"), (" " * self.gap, "dim")]
@@ -247,7 +257,7 @@ class LineTable(ScrollView, can_focus=True):
 
     def _painted(self, cells: Cells, selected: bool, gutter: str) -> Strip:
         styles = STYLES.get(self._theme, STYLES[ANSI])
-        spans: list[tuple[str, str]] = [(("▌" if selected else " ") + gutter, "mark")]
+        spans: list[tuple[str, str]] = [(f"{'▌' if selected else ' '}{gutter}".ljust(self.GUTTER), "mark")]
         for place, cell in enumerate(cells):
             spans += [*(((" " * self.gap, "text"),) if place else ()), *cell]
         if selected and self._theme == ANSI:
