@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from agent import wire
+from tui.errors import Failed
 from tui.fleet import NodeView
 from tui.record_codec import Doc, difference, pack
 from tui.record_file import Change, Chunk, RecordFile
@@ -94,6 +95,7 @@ class Recorder:
         match event:
             case wire.SampleEvent(sample=sample):
                 self._take_sample(ident, sample)
+                self._note(ident, "error", "", None)
                 if ident in self._doubted:
                     self._doubted.discard(ident)
                     self._reconcile(ident, view)
@@ -255,6 +257,9 @@ class Writer:
 def begin_session(file: RecordFile, nodes: Iterable[Named], about: Mapping[str, Any], now_ms: int) -> dict[str, int]:
     """A recorder starts: the numbers of its nodes. Nothing that was recorded before counts as the state of now."""
     with file.writing() as connection:
+        newest = connection.execute("SELECT MAX(until_ms) FROM sessions").fetchone()[0]
+        if newest is not None and newest >= now_ms:
+            raise Failed(f"{file.path}: it ends later than it is now by this machine's clock. Name another file, or set the clock.")
         connection.execute("INSERT INTO sessions VALUES (?, ?, ?)", (now_ms, now_ms, msgspec.json.encode(about)))
         for node in nodes:
             connection.execute(

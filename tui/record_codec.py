@@ -59,6 +59,8 @@ WORDS: tuple[str, ...] = (
 )  # fmt: skip
 """Part of the format: new ones are appended, none is ever taken away or moved."""
 
+WHOLE = "\0"
+"""Of a change: a dictionary takes the place of a list."""
 _NUMBER = {word: number for number, word in enumerate(WORDS)}
 _TAKEN_AT = _NUMBER["taken_at"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -150,7 +152,7 @@ def difference(old: Doc, new: Doc) -> Doc:
 def _changed(before: Any, value: Any) -> Any:
     kind = type(value)
     if kind is not type(before):
-        return value
+        return {WHOLE: value} if kind is dict and type(before) is list else value
     if kind is int:
         return value - before
     if kind is dict:
@@ -178,6 +180,8 @@ def _patched(before: Any, value: Any) -> Any:
     if kind is dict:
         if type(before) is dict:
             return patch(before, value)
+        if type(before) is list and WHOLE in value:
+            return value[WHOLE]
         if type(before) is list:
             whole = list(before)
             for place, change in value.items():

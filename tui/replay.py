@@ -40,6 +40,10 @@ class Record(NamedTuple):
     whole: bool
     change: Doc
 
+    def begins(self, segment_ms: int) -> bool:
+        """It was heard before the segment, which only says so again."""
+        return self.whole and self.at_ms <= segment_ms
+
 
 class Happened(NamedTuple):
     """An event of a node, to be applied; `sample` of a sample that only was heard again is None."""
@@ -162,7 +166,7 @@ class Recording:
                 if record.at_ms > at_ms:
                     break
                 self._apply(record, found)
-                if record.key[1] == "sample" and record.at_ms > since_ms and record.at_ms >= segment:
+                if record.key[1] == "sample" and record.at_ms > since_ms and not record.begins(segment):
                     past.setdefault(record.key[0], _PastRows()).add(found[record.key][1])
         return found
 
@@ -294,7 +298,7 @@ class Recording:
                 if record.key[:2] != (ident, "sample") or record.at_ms > at_ms:
                     continue
                 self._apply(record, found)
-                if record.at_ms >= max(since, segment if fine else 0) and (happened := self._of_document(record.key, *found[record.key])):
+                if record.at_ms > since and not (fine and record.begins(segment)) and (happened := self._of_document(record.key, *found[record.key])):
                     assert isinstance(happened.event, wire.SampleEvent)
                     _add_points(happened.event.sample, points, host)
         return wire.History(
