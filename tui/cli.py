@@ -236,7 +236,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         quiet_broken_pipe()
         return ExitCode.DONE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        sys.stderr.write(f"\nrackrate: broken off{f': {error}' if str(error) else '.'}\n")
         return 130
     except Exception as error:  # noqa: BLE001 - errors of the other packages, looked up without importing them
         return _complain_of_packages(error)

@@ -62,8 +62,13 @@ class NodeSync(NamedTuple):
     error: str | None
 
 
-async def sync(nodes: Sequence[N], ledger: Ledger, *, client_for: Callable[[N], UsageClient]) -> list[NodeSync]:
+async def sync(
+    nodes: Sequence[N], ledger: Ledger, *, client_for: Callable[[N], UsageClient],
+    on_progress: Callable[[NodeSync], None] = lambda result: None,
+) -> list[NodeSync]:  # fmt: skip
     """Takes all rows that the agents have and the ledger has not; one result per node, in their order.
+
+    `on_progress` is given each node's as soon as it is done.
 
     The ledger is written in a thread, one page at a time. Nothing is raised for a node: see `error`. A fault of the
     ledger itself (LedgerFull, LedgerLocked, LedgerDamaged) is no node's: it is raised once all nodes are done.
@@ -75,10 +80,12 @@ async def sync(nodes: Sequence[N], ledger: Ledger, *, client_for: Callable[[N], 
         async with gate:
             each = _Sync(node.name, ledger, writing)
             try:
-                return await each.run(node, client_for)
+                result = await each.run(node, client_for)
             except (LedgerFull, LedgerLocked, LedgerDamaged) as fault:
                 faults.append(fault)
                 return each.result(str(fault))
+            on_progress(result)
+            return result
 
     results = list(await asyncio.gather(*(one(node) for node in nodes)))
     if faults:

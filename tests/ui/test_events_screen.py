@@ -40,7 +40,7 @@ async def test_events_go_on_in_the_background_and_lead_to_what_they_are_about() 
 
 async def test_agents_are_asked_once_for_what_was_before() -> None:
     class Remembering(FakeNode):
-        def client(self):  # noqa: ANN202
+        def client(self):
             found, node = super().client(), self
 
             async def alerts() -> wire.AlertList:

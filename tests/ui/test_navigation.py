@@ -17,7 +17,7 @@ from tui.ui.widgets.crumbs import crumbs_line
 from tui.ui.widgets.lines_view import LinesView
 
 
-def kinds(app) -> list[str]:  # noqa: ANN001
+def kinds(app) -> list[str]:
     return [place.kind for place in app.path()]
 
 

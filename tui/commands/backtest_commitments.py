@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from tui.commands.context import Context
 from tui.errors import WrongUsage
 from tui.exit_codes import ExitCode
 from tui.output import print_json, print_table, say
+from tui.progress import live_line
 
 if TYPE_CHECKING:
     from pricing.commitments_backtest import Result
@@ -95,18 +95,18 @@ def _run(
 
     results: list[Result] = []
     left_out = 0
-    for number, one in enumerate(series, 1):
-        _progress(f"{number} of {len(series)}: {fmt.clean(one.name)[:40]}")
-        whole = one.whole_days()
-        days = len(whole.counts) // 24
-        begin = first_day(days) if start is None else start
-        if fault := _unfit(whole, days, begin, deal, tail):
-            _progress("")
-            say(f"left out: {fmt.clean(one.name)}: {fault}")
-            left_out += 1
-            continue
-        results += backtest(policies, one.name, whole.counts, deal, begin, tail)
-    _progress("")
+    with live_line(step_only=True) as line:
+        for number, one in enumerate(series, 1):
+            line.tell(f"{number} of {len(series)}: {fmt.clean(one.name)[:40]}")
+            whole = one.whole_days()
+            days = len(whole.counts) // 24
+            begin = first_day(days) if start is None else start
+            if fault := _unfit(whole, days, begin, deal, tail):
+                line.clear()
+                say(f"left out: {fmt.clean(one.name)}: {fault}")
+                left_out += 1
+                continue
+            results += backtest(policies, one.name, whole.counts, deal, begin, tail)
     return results, left_out
 
 
@@ -118,13 +118,6 @@ def _unfit(series: Series, days: int, start: int, deal: Deal, tail: str) -> str 
     if tail == "mature" and days - start < deal.term_days:
         return f"its {days - start} days from day {start} on are shorter than a term of {deal.term_days} days (--tail truncate)."
     return None
-
-
-def _progress(text: str) -> None:
-    """One line on stderr that the next one replaces; nothing where stderr is no terminal."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
 
 
 def _say_how(deal: Deal, start: int | None, tail: str) -> None:

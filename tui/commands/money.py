@@ -15,6 +15,7 @@ from tui import format as fmt
 from tui.commands.context import Context
 from tui.exit_codes import ExitCode
 from tui.output import print_json, print_table, say, say_failures
+from tui.progress import BrokenOff, live_line
 from tui.terms import notice, options, pricing_of
 
 if TYPE_CHECKING:
@@ -50,8 +51,19 @@ def sync_nodes(context: Context, ledger: Ledger, only: Sequence[str] = ()) -> li
     """Syncs the configured nodes (or this machine)."""
     from tui.sync import sync as run_sync
 
-    with context.nodes(only) as nodes:
-        return asyncio.run(run_sync(nodes, ledger, client_for=context.client_for))
+    done = rows = 0
+    with context.nodes(only) as nodes, live_line(step_only=True) as line:
+
+        def told(result: NodeSync) -> None:
+            nonlocal done, rows
+            done, rows = done + 1, rows + result.new_rows
+            line.tell("syncing", f": {done} of {len(nodes)} nodes, {rows:,} new rows")
+
+        line.tell("syncing", f" {len(nodes)} node{'s' * (len(nodes) != 1)}")
+        try:
+            return asyncio.run(run_sync(nodes, ledger, client_for=context.client_for, on_progress=told))
+        except KeyboardInterrupt:
+            raise BrokenOff(f"{done} of {len(nodes)} nodes are synced; the next sync brings what is missing.") from None
 
 
 def sync_verdict(results: Sequence[NodeSync]) -> ExitCode:
@@ -78,8 +90,11 @@ def cost(context: Context, arguments: argparse.Namespace) -> ExitCode:
         code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
         notice(ledger, pricing, arguments, now)
         priced = {key: value for key, value in options(pricing, now).items() if key != "now"}
-        summary = cost_summary(ledger, pricing.catalog, now, name, **priced)
-        budgets = _budget_states(context, ledger, pricing, now)
+        with live_line(step_only=True) as line:
+            line.tell("adding up today and this month")
+            summary = cost_summary(ledger, pricing.catalog, now, name, **priced)
+            line.tell("adding up the budgets")
+            budgets = _budget_states(context, ledger, pricing, now)
     from tui.costs import notes, summary_record, summary_table
 
     if arguments.json:

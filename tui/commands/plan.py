@@ -18,6 +18,7 @@ from tui.commands.context import Context
 from tui.errors import WrongUsage
 from tui.exit_codes import ExitCode
 from tui.output import print_json, print_table, say
+from tui.progress import live_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,8 +57,12 @@ def _plans(context: Context, arguments: argparse.Namespace) -> list[tuple[str, P
     pricing = pricing_of(context, arguments)
     now = datetime.now(UTC)
     spot = PlacedSpot(_availability(arguments, pricing.catalog))
-    found = [find(one, pricing.catalog, now, pricing.terms, spot=spot, every_place=arguments.all_places) for one in workloads]
     names = ["as it is", *(over.stem for over in overs if over is not None)]
+    found = []
+    with live_line(step_only=True) as line:
+        for name, one in zip(names, workloads, strict=True):
+            line.tell(f"planning: {name}", f", {len(found) + 1} of {len(workloads)}")
+            found.append(find(one, pricing.catalog, now, pricing.terms, spot=spot, every_place=arguments.all_places))
     if problem := pricing.catalog.problem:
         say(f"rackrate: {problem}")
     return list(zip(names, found, strict=True))

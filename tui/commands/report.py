@@ -21,6 +21,7 @@ from tui.commands.money import say_notes, sync_nodes, sync_verdict
 from tui.errors import WrongUsage
 from tui.exit_codes import ExitCode
 from tui.output import print_json, say
+from tui.progress import broken_off, live_line
 from tui.terms import notice, options, pricing_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def report(context: Context, arguments: argparse.Namespace) -> ExitCode:
         code = ExitCode.DONE if arguments.no_sync else sync_verdict(sync_nodes(context, ledger))
         notice(ledger, pricing, arguments, now)
         task = _Task(context, arguments, ledger, pricing, start, end, zone, now, by)
-        with paused():
+        with paused(), broken_off(f"{arguments.out} is as it was." if arguments.out else "what was printed is not whole."):
             if arguments.compare:
                 head = _compare(task, Path(arguments.compare))
             else:
@@ -246,19 +247,9 @@ class _Pipe:
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Tells how far it is on one line of a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda done, count: None
-        return
-
-    def told(done: int, count: int) -> None:
-        sys.stderr.write(f"\r\x1b[K{done:,}{f' of {count:,}' if count else ''} {what}")
-        sys.stderr.flush()
-
-    try:
-        yield told
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+    with live_line(step_only=True, ticks=not sys.stdout.isatty()) as line:
+        line.tell("adding up")
+        yield lambda done, count: line.tell(f"{done:,}{f' of {count:,}' if count else ''} {what}")
 
 
 def _say_written(out: str | None, what: str) -> None:

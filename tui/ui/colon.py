@@ -218,7 +218,7 @@ _READ: Mapping[str, Callable[[Word, str, int, World], tuple[str, ...]]] = {
 
 def completions(text: str, world: World, most: int = 50) -> list[str]:
     """Whole texts that what is typed may become."""
-    name, rest, start = split(text)
+    name, _, start = split(text)
     word, lead = BY_NAME.get(name), text[: len(text) - len(text.lstrip())]
     if word is None or " " not in text.lstrip().removeprefix(":"):
         colon = ":" * text.lstrip().startswith(":")

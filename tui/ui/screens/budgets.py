@@ -15,7 +15,14 @@ from tui.ui import actions
 from tui.ui.lines import BLANK, Line, cropped, joined, wrapped
 from tui.ui.panes.node import rule
 from tui.ui.screens.table import TableScreen
-from tui.ui.widgets.budgets_table import BUDGET_WORDS, BudgetsTable, amount, ends_text, range_text, style_of
+from tui.ui.widgets.budgets_table import (
+    BUDGET_WORDS,
+    BudgetsTable,
+    amount,
+    ends_text,
+    range_text,
+    style_of,
+)
 from tui.ui.widgets.header import Header
 from tui.ui.widgets.line_table import LineTable
 from tui.ui.widgets.lines_view import LinesView

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
 from tui.query import Words
-from tui.ui.lines import BLANK, Line, fitted, wrapped
+from tui.ui.lines import BLANK, Line, wrapped
 from tui.ui.screens.confirm import CELLS, DIALOG_CSS
 from tui.ui.widgets.lines_view import LinesView
 

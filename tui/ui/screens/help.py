@@ -176,9 +176,7 @@ class HelpScreen(RackrateScreen):
         words = search.casefold().split()
         found: list[HelpRow] = []
         for row in rows:
-            if row.heading:
-                found.append(row)
-            elif row.line and all(word in row.plain.casefold() for word in words):
+            if row.heading or (row.line and all(word in row.plain.casefold() for word in words)):
                 found.append(row)
         return [row for place, row in enumerate(found) if not row.heading or (place + 1 < len(found) and not found[place + 1].heading)]
 

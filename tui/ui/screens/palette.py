@@ -105,7 +105,7 @@ class PaletteScreen(ModalScreen[Action | Goto | None]):
         self._show()
 
     def _rows(self, text: str) -> list[Row]:
-        name, rest, _ = colon.split(text)
+        rest = colon.split(text)[1]
         if colon.is_word(text) and (rest or " " in text.strip(":").lstrip()):
             return [Row(one.strip(), "", text=one) for one in colon.completions(text, self._world)]
         words = text.casefold().removeprefix(":").split()
