@@ -1,0 +1,40 @@
+"""Measures a node: arithmetic by precision, memory, the way to the GPU, all-reduce, the disk, and each recipe's speed.
+
+    rackrate calibrate gpu-01
+    torchrun --nproc-per-node 8 -m agent.recipes.calibrate
+
+Invariant: this file needs no torch: what it does is in calibrate_run.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from agent.recipes.entry import main
+from agent.recipes.settings import setting
+
+RECIPES = ("vision", "language", "recommender")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrate:
+    """A short, repeatable measurement of a node, for prices of work instead of hours."""
+
+    recipes: str = setting("vision,language,recommender", "whose speed is measured, with their settings as they ship; none: none of them")
+    repeats: int = setting(7, "of each measurement; the median counts, and how far they lie apart is its spread", least=3)
+    seconds: float = setting(0.5, "least time of each repeat", least=0.001)
+    size: int = setting(0, "side of the matrices; 0: 8192 on a GPU, 1024 on a CPU", least=0)
+    memory_mb: int = setting(0, "of the memory that is copied; 0: 1024 on a GPU, 256 on a CPU", least=0)
+    disk_mb: int = setting(256, "of the file that is written and read; 0: the disk is not measured", least=0)
+    folder: str = setting("", "where that file is; none: RACKRATE_CACHE_DIR, else the folder for temporary files")
+    steps: int = setting(20, "of each recipe and repeat", least=2)
+    batch_size: int = setting(0, "of each recipe; 0: its own", least=0)
+    precision: str = setting("auto", "of the recipes", choices=("auto", "fp32", "bf16", "fp16"))
+    device: str = setting("auto", "auto: a GPU where there is one", choices=("auto", "cpu", "cuda"))
+    deterministic: bool = setting(False, "slower; as a training that is")
+    threads: int = setting(0, "threads of each rank on the CPU; 0: as torch likes", least=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Calibrate, "calibrate", work="agent.recipes.calibrate_run"))
