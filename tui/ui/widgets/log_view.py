@@ -80,7 +80,7 @@ class LogView(ScrollView, can_focus=True):
         self.current: int | None = None
         """The byte at which the line begins that was gone to."""
         self._rows = Rows()
-        self._strips: dict[int, tuple[str, Look, Strip]] = {}
+        self._strips: dict[tuple[int, int], tuple[str, Look, Strip]] = {}
         self._painted: tuple[object, ...] = ()
 
     @property
@@ -220,7 +220,7 @@ class LogView(ScrollView, can_focus=True):
         return round(self.scroll_y)
 
     def render_line(self, y: int) -> Strip:
-        painted = (self.size.width, self.side, self.app.theme, self.wraps, self.pattern, self.current)
+        painted = (self.size.width, self.side, self.app.theme, self.wraps, self.pattern, self.current, self.buffer.generation)
         if painted != self._painted or len(self._strips) > 4 * max(1, self.size.height):
             self._painted = painted
             self._strips.clear()
@@ -230,8 +230,20 @@ class LogView(ScrollView, can_focus=True):
         index, part = self._line_at(row)
         if index >= self.count:
             return to_strip((), self._styles, self.size.width)
-        side = part * self._cells if self.wraps else self.side
-        return self._marked(index, self._strip(index), side, first=not part)
+        return self._strip(index, part)
+
+    @property
+    def _styles(self) -> Mapping[str, Style]:
+        return STYLES.get(self.app.theme, STYLES[ANSI])
+
+    def _strip(self, index: int, part: int) -> Strip:
+        """One row of a line; it is kept as long as the line says the same."""
+        text, look = self.buffer.lines.texts[index], self.buffer.lines.looks[index]
+        cached = self._strips.get((index, part))
+        if cached is None or cached[0] is not text or cached[1] != look:
+            side = part * self._cells if self.wraps else self.side
+            cached = self._strips[index, part] = (text, look, self._marked(index, self._made(text, look), side, first=not part))
+        return cached[2]
 
     def _marked(self, index: int, whole: Strip, side: int, *, first: bool) -> Strip:
         """What of the line is in this row, behind the mark of the one that was gone to."""
@@ -241,18 +253,6 @@ class LogView(ScrollView, can_focus=True):
             return shown
         here = first and self.current is not None and self.buffer.lines.starts[index] == self.current
         return Strip.join([Strip([Segment("▸" if here else " ", page + self._styles["key"])]), shown])
-
-    @property
-    def _styles(self) -> Mapping[str, Style]:
-        return STYLES.get(self.app.theme, STYLES[ANSI])
-
-    def _strip(self, index: int) -> Strip:
-        """The whole line; it is kept as long as it says the same."""
-        text, look = self.buffer.lines.texts[index], self.buffer.lines.looks[index]
-        cached = self._strips.get(index)
-        if cached is None or cached[0] is not text or cached[1] != look:
-            cached = self._strips[index] = (text, look, self._made(text, look))
-        return cached[2]
 
     def _made(self, text: str, look: Look) -> Strip:
         page = self._styles["page"]
