@@ -119,6 +119,19 @@ def test_a_dry_run_prints_everything_and_does_nothing(site: Site, command: Comma
     record = command("run", *options, "--json", "--", "python", "train.py").json()
     assert record["node"] == "cheap" and record["starts_now"] is True and record["usd_per_hour"] == "5.0"
     assert [step["kind"] for step in record["steps"]] == ["mkdir", "write"] and record["workdir"] is None and untouched(site)
+    assert record["quote"]["usd_per_hour"] == "5.00" and record["quote"]["expected_usd"] is None
+
+
+def test_a_dry_run_quotes_what_the_job_would_cost_by_its_limit_and_by_runs_of_before(site: Site, command: Command) -> None:
+    options = ("--gpus", "2", "--time-limit", "3h", "--dry-run")
+    done = command("run", *options, "--", "python", "train.py")
+    assert done.code == 0 and "would run on   cheap: 2 of" in done.out and "at most        $15.00, by its time limit of 3h00m" in done.out
+    before = add(site, gpus_wanted=2, state="ended", cause="exit:0", started_at=START, ended_at=START + timedelta(hours=2))
+    assert before.state == "ended"
+    done = command("run", *options, "--", "python", "train.py")
+    assert "expected       $10.00: the run before took 2h00m" in done.out
+    found = command("run", *options, "--json", "--", "python", "train.py").json()["quote"]
+    assert (found["expected_usd"], found["expected_from"], found["measured"]["runs"]) == ("10.00", "measured", 1)
 
 
 def test_a_file_says_what_a_job_is(site: Site, command: Command, tmp_path: Path) -> None:
