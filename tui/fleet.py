@@ -16,8 +16,10 @@ import msgspec
 
 from agent import wire
 from tui.fleet_jobs import JobCounts, JobView, NodeJobs, NoticeView, node_clock
+from tui.fleet_totals import Totals as Totals
+from tui.fleet_totals import totals_of
 from tui.gpu_links import NodeLinks
-from tui.gpu_use import ExactSum, Use
+from tui.gpu_use import Use
 from tui.gpu_use import GpuUse as GpuUse
 from tui.gpu_use import gpu_use as gpu_use
 from tui.gpu_use import mean as mean
@@ -39,7 +41,7 @@ class NodeView:
 
     __slots__ = (
         "name", "url", "tags", "info", "sample", "heard_at", "error", "connected", "alerts", "quote",
-        "past", "links", "version", "expects_gpus", "silent_seconds", "jobs", "notice", "_use", "_uses", "_price", "_ratio",
+        "past", "links", "version", "expects_gpus", "silent_seconds", "jobs", "notice", "_use", "_uses", "_price", "price_ratio",
     )  # fmt: skip
 
     def __init__(self, name: str, url: str, tags: Mapping[str, str], silent_seconds: float = LOST_SECONDS) -> None:
@@ -66,7 +68,8 @@ class NodeView:
         self._use: Use | None = None
         self._uses: tuple[GpuUse, ...] | None = None
         self._price: Fraction | None = None
-        self._ratio: tuple[int, int] | None = None
+        self.price_ratio: tuple[int, int] | None = None
+        """`usd_per_hour` as numerator and denominator."""
 
     def age_seconds(self, now: float) -> float | None:
         """Seconds since the newest sample arrived; None before the first."""
@@ -99,23 +102,14 @@ class NodeView:
         """The part of the price that GPUs cost which nobody holds or which are lost; None when not known."""
         if self._price is None:
             return None
-        wasted, gpus = self._wasted
+        wasted, gpus = self.wasted
         return self._price * wasted / gpus
 
     @property
-    def _wasted(self) -> tuple[int, int]:
+    def wasted(self) -> tuple[int, int]:
         """Wasted parts of how many; a node with GPUs of which none can be read is wasted as a whole."""
         use = self.use
         return (use.wasted, use.gpus) if use.gpus else (int(self.expects_gpus and self.sample is not None), 1)
-
-    def add_money(self, price: ExactSum, idle: ExactSum) -> None:
-        """Adds its price and the idle part of it to two sums; nothing when the price is not known."""
-        if self._ratio is None:
-            return
-        numerator, denominator = self._ratio
-        wasted, gpus = self._wasted
-        price.add(numerator, denominator)
-        idle.add(numerator * wasted, denominator * gpus)
 
     @property
     def price_reason(self) -> str | None:
@@ -181,45 +175,7 @@ class NodeView:
         self.expects_gpus = bool(instance and instance.gpu_count)
         price = self.quote.price if self.quote else None
         self._price = Fraction(price.amount) if price is not None and price.currency == "USD" else None
-        self._ratio = None if self._price is None else self._price.as_integer_ratio()
-
-
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over some nodes. Money is exact and counts only nodes whose price is known."""
-
-    nodes: int
-    live: int
-    stale: int
-    lost: int
-    gpus: int
-    gpus_held: int
-    gpus_lost: int
-    free: tuple[tuple[str, int], ...]
-    """Families of GPUs that nobody holds on nodes that take jobs, with how many there are, by name."""
-    usd_per_hour: Fraction
-    idle_usd_per_hour: Fraction
-    unpriced: int
-    power_watts: float | None
-    utilization_ratio: float | None
-    alerts: int
-
-    @property
-    def cost_unknown(self) -> bool:
-        """There are nodes, and none of them has a price."""
-        return 0 < self.nodes == self.unpriced
-
-
-class Tap(Protocol):
-    """Who listens to what a fleet is told, such as a recorder."""
-
-    def heard(self, view: NodeView, event: wire.Event) -> None:
-        """An event was applied."""
-
-    def failed(self, view: NodeView) -> None:
-        """The connection broke."""
-
-    def seeded(self, view: NodeView) -> None:
-        """A whole list of jobs came."""
+        self.price_ratio = None if self._price is None else self._price.as_integer_ratio()
 
 
 class Fleet:
@@ -369,39 +325,7 @@ class Fleet:
 
     def totals(self, now: float, names: Iterable[str] | None = None) -> Totals:
         """Sums over all nodes, or over those named."""
-        views = list(self) if names is None else [self._nodes[name] for name in names]
-        states = [view.state(now) for view in views]
-        uses = [view.use for view in views]
-        powers = [use.power_watts for use in uses if use.power_watts is not None]
-        known = sum(use.utilization_known for use in uses)
-        price, idle = ExactSum(), ExactSum()
-        for view in views:
-            view.add_money(price, idle)
-        return Totals(
-            nodes=len(views),
-            live=states.count("live"),
-            stale=states.count("stale"),
-            lost=states.count("lost"),
-            gpus=sum(use.gpus for use in uses),
-            gpus_held=sum(use.held for use in uses),
-            gpus_lost=sum(use.lost for use in uses),
-            free=_free(views, states),
-            usd_per_hour=price.value,
-            idle_usd_per_hour=idle.value,
-            unpriced=sum(view.usd_per_hour is None for view in views),
-            power_watts=sum(powers) if powers else None,
-            utilization_ratio=sum(use.utilization_sum for use in uses) / known if known else None,
-            alerts=sum(len(view.alerts) + (view.notice is not None) for view in views) + states.count("lost"),
-        )
-
-
-def _free(views: list[NodeView], states: list[NodeState]) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {}
-    for view, state in zip(views, states, strict=True):
-        if view.use.free and state in ("live", "stale") and not view.draining:
-            for name, count in view.use.free:
-                found[name] = found.get(name, 0) + count
-    return tuple(sorted(found.items()))
+        return totals_of(self if names is None else (self._nodes[name] for name in names), now)
 
 
 def quote_of(catalog: Catalog, info: wire.NodeInfo) -> Quote:

@@ -6,7 +6,6 @@ Invariant: what the driver does not tell is None, and not known is never counted
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from functools import lru_cache
 
 import msgspec
@@ -108,19 +107,3 @@ def mean(values: Iterable[float | None]) -> float | None:
     """Mean of the known ones."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-class ExactSum:
-    """An exact sum of fractions: numerators per denominator, which costs a twentieth of adding Fractions one by one."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self) -> None:
-        self._parts: dict[int, int] = {}
-
-    def add(self, numerator: int, denominator: int) -> None:
-        self._parts[denominator] = self._parts.get(denominator, 0) + numerator
-
-    @property
-    def value(self) -> Fraction:
-        return sum((Fraction(top, bottom) for bottom, top in self._parts.items()), Fraction(0))

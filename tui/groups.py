@@ -32,6 +32,8 @@ class Group(NamedTuple):
     name: str | None
     views: tuple[NodeView, ...]
     totals: Totals
+    users: tuple[str, ...] | None = None
+    """Who holds GPUs of it, whoever holds most first; None: not counted yet."""
 
     @property
     def key(self) -> str:
@@ -55,12 +57,6 @@ class Group(NamedTuple):
         """Used over total memory of the GPUs that tell both."""
         total = sum(view.use.memory_total_bytes for view in self.views)
         return sum(view.use.memory_used_bytes for view in self.views) / total if total else None
-
-    @property
-    def users(self) -> list[str]:
-        """Who holds GPUs of it, whoever holds most first."""
-        held = Counter(user for view in self.views for use in view.uses for user in use.users)
-        return sorted(held, key=lambda user: (-held[user], user))
 
     @property
     def jobs(self) -> tuple[int, int]:
@@ -111,6 +107,16 @@ def _holder(view: NodeView, of: Callable[[wire.Process | wire.GpuAllocation], st
     if counts:
         return min(counts, key=lambda name: (-counts[name], name))
     return NOBODY if told else None
+
+
+def users_of(views: Iterable[NodeView]) -> tuple[str, ...]:
+    """Who holds GPUs of these nodes, whoever holds most first."""
+    held = Counter(user for view in views for gpu in view.gpus for user in _users(gpu))
+    return tuple(sorted(held, key=lambda user: (-held[user], user)))
+
+
+def _users(gpu: wire.Gpu) -> set[str]:
+    return {one.user or "?" for one in (*(gpu.processes or ()), *gpu.allocations)}
 
 
 def split(views: Iterable[NodeView], by: str, now: float) -> dict[str | None, list[NodeView]]:
@@ -171,7 +177,7 @@ def text(group: Group, column: str, cells: int) -> str:
             running, queued = group.jobs
             return f"{running}+{queued}" if queued else str(running)
         case "users":
-            return fmt.clean(",".join(group.users)) or fmt.UNKNOWN
+            return fmt.clean(",".join(group.users or ())) or fmt.UNKNOWN
         case "usd_per_hour":
             return money(totals, totals.usd_per_hour)
         case "idle_usd_per_hour":

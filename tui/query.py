@@ -142,7 +142,7 @@ def texts(node: NodeView, key: str, now: float) -> list[str]:
         case "node":
             return [node.name]
         case "state":
-            return [node.state(now), *(gpu_state_text(use) for use in node.uses)]
+            return [node.state(now), *(["draining"] if node.draining else []), *(gpu_state_text(use) for use in node.uses)]
         case "gpu":
             return [gpu.model or "" for gpu in node.gpus]
         case "user":
@@ -171,7 +171,7 @@ def bare_texts(node: NodeView) -> list[str]:
     return [value for key in keys for value in texts(node, key, 0.0)]
 
 
-NODE_STATES = ("live", "stale", "lost", "connecting")
+NODE_STATES = ("live", "stale", "lost", "connecting", "draining")
 GPU_STATES = ("busy", "idle", "ok", "lost", "unsupported")
 CLOUDS = ("aws", "gcp", "azure", "alibaba", "on_premises")
 NODE_WORDS = Words(

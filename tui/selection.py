@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tui.fleet import Fleet, NodeView, Totals
+from tui.fleet_totals import exact_sum
 
 if TYPE_CHECKING:
     from pricing.attribution import CostSummary
@@ -73,10 +74,12 @@ def ledger_name(view: NodeView) -> str:
     return view.info.node if view.info is not None else view.name
 
 
-def selected(fleet: Fleet, names: Iterable[str] | None, now: float, day: DayCosts | None) -> Selected:
-    """Over the nodes of those names, or over all. `day` None: the ledger was not read."""
+def selected(
+    fleet: Fleet, names: Iterable[str] | None, now: float, day: DayCosts | None, totals: Totals | None = None
+) -> Selected:
+    """Over the nodes of those names, or over all. `day` None: the ledger was not read. `totals`: theirs, where they are known."""
     chosen = None if names is None else list(names)
-    totals = fleet.totals(now, chosen)
+    totals = totals or fleet.totals(now, chosen)
     if day is None:
         return Selected(totals=totals)
     views = list(fleet) if chosen is None else [fleet[name] for name in chosen]
@@ -93,4 +96,4 @@ def _sum(costs: Iterable[Fraction]) -> Fraction:
     parts: dict[int, int] = {}
     for cost in costs:
         parts[cost.denominator] = parts.get(cost.denominator, 0) + cost.numerator
-    return sum((Fraction(top, bottom) for bottom, top in parts.items()), Fraction(0))
+    return exact_sum(parts)

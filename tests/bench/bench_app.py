@@ -35,8 +35,8 @@ IDLE_BUDGET_PERCENT = 1.0
 FIRST_PAINT_SECONDS = 0.6
 SETTLE_SECONDS = 12.0
 CHILDREN = ("streams", "app", "datatable")
-IN_MEMORY = ("tenth", "idle")
-"""1,000 nodes without any network: a tenth of them, or none, changes each second."""
+IN_MEMORY = ("tenth", "grouped", "idle")
+"""1,000 nodes without any network: a tenth of them (ungrouped, and grouped by user), or none, changes each second."""
 
 
 @contextlib.contextmanager
@@ -154,9 +154,9 @@ def report(kind: str, result: dict[str, float], streams: dict[str, float] | None
 
 
 def report_in_memory(kind: str, result: dict[str, float]) -> None:
-    if kind == "tenth":
+    if kind != "idle":
         percent, written = TENTH_BUDGET
-        print(f"10 % of 1,000 nodes changing: {result['cpu'] * 10:.0f} ms CPU a refresh ({result['cpu'] / percent:.2f} x budget), "
+        print(f"10 % of 1,000 nodes changing{', in groups' * (kind == 'grouped')}: {result['cpu'] * 10:.0f} ms CPU a refresh ({result['cpu'] / percent:.2f} x budget), "
               f"{result['bytes']:.0f} bytes ({result['bytes'] / written:.2f} x budget)", flush=True)  # fmt: skip
     else:
         print(f"nothing changing: {result['cpu']:.1f} % of a core ({result['cpu'] / IDLE_BUDGET_PERCENT:.2f} x budget), "
@@ -168,7 +168,8 @@ def report_in_memory(kind: str, result: dict[str, float]) -> None:
 
 def changed_sample(fleets, name: str, turn: int):  # noqa: ANN001, ANN201
     """Made beforehand: decoding is measured with the streams."""
-    gpus = tuple(fleets.gpu(index, node=name, util=(turn * 7 + index) % 100 / 100) for index in range(8))
+    users = (f"user-{sum(name.encode()) % 12:02}",)
+    gpus = tuple(fleets.gpu(index, node=name, util=(turn * 7 + index) % 100 / 100, users=users) for index in range(8))
     return fleets.wire.SampleEvent(sample=fleets.sample(name, gpus, turn))
 
 
@@ -187,8 +188,15 @@ def run_in_memory(kind: str) -> None:
         for name, event in next(coming):
             fleet.apply(name, event, fleets.NOW)
 
-    if kind == "tenth":
-        app.call_later(app.set_interval, 1.0, change)
+    def begin() -> None:
+        if kind == "grouped":
+            for _ in range(10):
+                change()
+            app.screen.action_group_by("user")
+        app.set_interval(1.0, change)
+
+    if kind != "idle":
+        app.call_later(begin)
     app.run()
 
 

@@ -46,7 +46,7 @@ def _gpus(group: Group) -> Line:
 
 
 def _users(group: Group) -> Line:
-    users = group.users
+    users = group.users or ()
     if not users:
         return (("    nobody holds a GPU of it, as far as is known", "dim"),)
     more = f" and {len(users) - USERS_SHOWN} more" if len(users) > USERS_SHOWN else ""

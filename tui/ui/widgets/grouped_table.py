@@ -1,7 +1,7 @@
 """A table whose rows may stand in groups that fold.
 
-Invariant: rows are grouped once an arrangement; what a group adds up to is worked out once a redraw, for the groups that
-are on the screen. What is folded stays so while the app runs; the cursor never vanishes into a fold.
+Invariant: rows are grouped, and who holds them is counted, once an arrangement; what a group adds up to is worked out once a
+redraw, for the groups that are on the screen. What is folded stays so while the app runs; the cursor never vanishes into a fold.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from textual.actions import SkipAction
 
 from tui.columns import Column, sort_rows
 from tui.fleet import Fleet, NodeView
-from tui.groups import Group, is_group, key_of, split, value
+from tui.fleet_totals import totals_of
+from tui.groups import Group, is_group, key_of, split, users_of, value
 from tui.ui.widgets.arranged_table import ArrangedTable
 
 SOME_MARKED = "○"
@@ -35,14 +36,23 @@ class GroupedTable(ArrangedTable):
         self._home: dict[str, str] = {}
         """Node -> key of its group."""
         self._groups: dict[str, Group] = {}
+        self._users: dict[str, tuple[str, ...]] = {}
 
     def group(self, key: str) -> Group:
         """The group of that row as it is at this redraw."""
         found = self._groups.get(key)
+        if found is None or found.users is None:
+            if key not in self._users:
+                self._users[key] = users_of(self._members[key])
+            found = self._groups[key] = self._summed(key)._replace(users=self._users[key])
+        return found
+
+    def _summed(self, key: str) -> Group:
+        """Without its users: they are counted for the groups that are on the screen alone."""
+        found = self._groups.get(key)
         if found is None:
             views = self._members[key]
-            totals = self._fleet.totals(self._clock(), [view.name for view in views])
-            found = self._groups[key] = Group(self.by, self._names[key], tuple(views), totals)
+            found = self._groups[key] = Group(self.by, self._names[key], tuple(views), totals_of(views, self._clock()))
         return found
 
     def row_of(self, key: str) -> NodeView | Group:
@@ -64,7 +74,8 @@ class GroupedTable(ArrangedTable):
         self._names = {key: name for key, (name, _) in parts.items()}
         self._home = {view.name: key for key, views in self._members.items() for view in views}
         self._groups.clear()
-        order = [group.key for group in self._in_order([self.group(key) for key in parts], now)]
+        self._users.clear()
+        order = [group.key for group in self._in_order([self._summed(key) for key in parts], now)]
         self.passing = [view.name for key in order for view in self._members[key]]
         if self.cursor_key is not None and self._home.get(self.cursor_key) in self._folded:
             self.cursor_key = self._home[self.cursor_key]
