@@ -9,23 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from agent import wire
 from tui import format as fmt
 from tui.alerts import priced
 from tui.columns import totals_money
-from tui.fleet import Fleet, NodeView
+from tui.fleet import Fleet, NodeView, mean
 from tui.fleet_jobs import RUNNING, JobView
-from tui.job_rows import name_text, span
+from tui.job_rows import DONE, name_text, span
+from tui.query_rows import AlertLook
 from tui.records import money
 
-KINDS = ("watch", "node", "idle", "alert", "job", "notice", "money")
+KINDS = ("watch", "node", "idle", "alert", "job", "notice", "money", "use")
 SETTLE_SECONDS = 5.0
 """How long nodes are waited for before the beginning is summed up."""
 OVER_SECONDS = 3.0
 """An alert that is not told any more is over after this: a stream that opens anew tells them anew."""
 MONEY_SECONDS = 60.0
+
+
+Level = Literal["low", "normal", "high"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""`low`: what somebody should see to. `normal`: what changes. `high`: also what each node does, as often as what it costs."""
+
+
+def _everything(row: Any, now: float) -> bool:
+    return True
 
 
 class Said(NamedTuple):
@@ -36,15 +46,29 @@ class Said(NamedTuple):
     facts: Mapping[str, Any]
 
 
+class Wanted(NamedTuple):
+    """What is spoken of: on which nodes, and which of their jobs and alerts."""
+
+    nodes: Callable[[NodeView, float], bool] = _everything
+    jobs: Callable[[JobView, float], bool] = _everything
+    alerts: Callable[[AlertLook, float], bool] = _everything
+
+
 class Watcher:
-    """`every`: seconds between two lines of money. `wanted` selects nodes; what happens on others is not said."""
+    """`every`: seconds between two lines of money. What happens on nodes that are not `wanted` is not said."""
 
     def __init__(
-        self, wanted: Callable[[NodeView, float], bool], *, every: float = MONEY_SECONDS, with_jobs: bool = True
+        self,
+        wanted: Wanted | Callable[[NodeView, float], bool],
+        *,
+        every: float = MONEY_SECONDS,
+        with_jobs: bool = True,
+        level: Level = "normal",
     ) -> None:
-        self._wanted = wanted
+        self._wanted, self._wanted_jobs, self._wanted_alerts = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
         self._every = every
         self._with_jobs = with_jobs
+        self._level = level
         self._began: float | None = None
         self._settled = False
         self._money_at = 0.0
@@ -70,7 +94,9 @@ class Watcher:
         if now - self._money_at >= self._every:
             self._money_at = now
             said.append(self._money(fleet, now))
-        return said
+            if self._level == "high":
+                said += [self._use(view, now) for view in fleet if view.state(now) == "live" and self._selected(view, now)]
+        return [line for line in said if self._level != "low" or _matters(line)]
 
     def _selected(self, view: NodeView, now: float) -> bool:
         return self._wanted(view, now)
@@ -140,9 +166,11 @@ class Watcher:
     def _of_alerts(self, view: NodeView, now: float) -> Iterable[Said]:
         for key, alert in view.alerts.items():
             known = (view.name, key) in self._alerts
+            whole = priced(view, alert)
+            if not known and not self._wanted_alerts(AlertLook(whole, view, view.utc(now)), now):
+                continue
             self._alerts[view.name, key] = (alert, now)
             if not known:
-                whole = priced(view, alert)
                 cost = f"{fmt.usd(Decimal(whole.usd_per_hour))}/h" if whole.usd_per_hour else ""
                 about = ", ".join(filter(None, (fmt.clean(alert.reading or ""), cost)))
                 where = f"{fmt.clean(view.name)}{f' ({about})' if about else ''}"
@@ -200,7 +228,8 @@ class Watcher:
         if step == before:
             return
         self._jobs[view.key] = step
-        yield job_said(view, step, again=before is not None, now=now)
+        if self._wanted_jobs(view, now):
+            yield job_said(view, step, again=before is not None, now=now)
 
     # -- money ----------------------------------------------------------------------------------------------------------------
 
@@ -208,6 +237,19 @@ class Watcher:
         totals = fleet.totals(now, [view.name for view in fleet if self._selected(view, now)])
         text = f"{totals_money(totals)}; {totals.gpus_held} of {totals.gpus} GPUs held on {_count(totals.nodes, 'node')}"
         return Said("money", text, self._sums(totals))
+
+    def _use(self, view: NodeView, now: float) -> Said:
+        """`node gpu-01: 3 of 4 GPUs held, util 62%, ada,bo, $2.10/h`."""
+        held, shares = sum(bool(use.held) for use in view.uses), [gpu.utilization_ratio for gpu in view.gpus]
+        util = mean(shares)
+        parts = [f"{held} of {_count(len(view.uses), 'GPU')} held", f"util {fmt.percent(util)}"]
+        parts += [",".join(map(fmt.clean, view.users))] if view.users else []
+        parts += [f"{fmt.usd(view.usd_per_hour)}/h"] if view.usd_per_hour is not None else []
+        facts = {
+            "node": view.name, "gpus": len(view.uses), "gpus_held": held, "utilization_ratio": util, "users": list(view.users),
+            "usd_per_hour": money(view.usd_per_hour),
+        }  # fmt: skip
+        return Said("use", f"node {fmt.clean(view.name)}: {', '.join(parts)}", facts)
 
     @staticmethod
     def _sums(totals: Any) -> dict[str, Any]:
@@ -238,6 +280,18 @@ def job_said(view: JobView, step: str, *, again: bool, now: float) -> Said:
     paid = f", {fmt.usd(cost)}" if cost is not None else ""
     why = f": {fmt.clean(job.evidence)}" if job.evidence and job.cause != "exit:0" else ""
     return Said("job", f"{what} ended: {fmt.clean(job.cause or 'done')}{took}{paid}{why}", facts)
+
+
+def _matters(line: Said) -> bool:
+    """Whether somebody should see to it: alerts, notices, nodes that are heard or lost, jobs that ended badly."""
+    match line.kind:
+        case "watch" | "alert" | "notice":
+            return True
+        case "node":
+            return line.facts.get("state") != "stale"
+        case "job":
+            return line.facts.get("state") == "ended" and line.facts.get("cause") != DONE
+    return False
 
 
 def _count(number: int, name: str) -> str:

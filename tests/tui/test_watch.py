@@ -34,8 +34,10 @@ from tests.support.fleets import (
 from tests.support.jobs import job
 from tui.commands.watch import Lines
 from tui.fleet import Fleet
+from tui.job_rows import JOB_WORDS
 from tui.query import parse
-from tui.watch import Watcher
+from tui.query_rows import ALERT_WORDS
+from tui.watch import Level, Wanted, Watcher
 
 BUSY = (gpu(0, node="n1"), gpu(1, node="n1"))
 FREE = (idle_gpu(0, node="n1"), idle_gpu(1, node="n1"))
@@ -174,6 +176,52 @@ def test_what_happens_on_nodes_that_are_not_selected_is_not_said() -> None:
     fleet.apply("n1", wire.JobEvent(job=job(9, state="queued")), NOW)
     hear(fleet, NOW + 1, FREE)
     assert texts(watcher, fleet, NOW + 1) == []
+
+
+def test_jobs_and_alerts_are_said_as_their_own_queries_select_them() -> None:
+    fleet = two_nodes()
+    wanted = Wanted(jobs=parse("user:bob", JOB_WORDS), alerts=parse("severity:critical", ALERT_WORDS))
+    watcher = Watcher(wanted)
+    watcher.look(fleet, NOW)
+    for number, user in enumerate(("ada", "bob")):
+        fleet.apply("n1", wire.JobEvent(job=job(number, id=user, name=user, user=user, state="queued", started_at=None)), NOW)
+    fleet.apply("n1", wire.AlertEvent(alert=alert("n1", key="a")), NOW)
+    fleet.apply("n2", wire.AlertEvent(alert=alert("n2", key="b", severity="critical")), NOW)
+    said = [(line.kind, line.facts["node"]) for line in watcher.look(fleet, NOW + 1)]
+    assert sorted(said) == [("alert", "n2"), ("job", "n1")]
+    for second in range(2, 5):
+        for name, severity in (("n1", "warning"), ("n2", "critical")):
+            fleet.apply(name, wire.AlertEvent(alert=alert(name, key=name, severity=severity)), NOW + second)
+        hear(fleet, NOW + second)
+    kinds = [(line.kind, line.facts["node"]) for line in watcher.look(fleet, NOW + 5)]
+    assert kinds.count(("alert", "n2")) == 1 and ("alert", "n1") not in kinds
+    assert watcher.look(fleet, NOW + 5) == []
+
+
+def test_a_low_level_says_what_somebody_should_see_to_and_a_high_one_what_each_node_does() -> None:
+    def happened(level: Level) -> list[str]:
+        fleet = two_nodes()
+        watcher, ended = started(fleet, every=5, level=level), []
+        hear(fleet, NOW + 1, FREE)
+        fleet.apply("n1", wire.AlertEvent(alert=alert("n1")), NOW + 1)
+        for number, cause in enumerate(("exit:0", "oom")):
+            fleet.apply("n1", wire.JobEvent(job=job(number, id=cause, state="queued", started_at=None)), NOW + 1)
+            end = job(number, id=cause, state="ended", cause=cause, started_at=AT, ended_at=AT)
+            watcher.look(fleet, NOW + 1)
+            fleet.apply("n1", wire.JobEvent(job=end), NOW + 1)
+            ended += watcher.look(fleet, NOW + 1)
+        hear(fleet, NOW + 6, FREE)
+        fleet.apply("n2", wire.SampleEvent(sample=sample("n2", (gpu(0, node="n2", util=0.5),))), NOW + 6)
+        found: list[str] = []
+        for line in [*ended, *watcher.look(fleet, NOW + 6)]:
+            found.append(f"{line.kind} {line.facts.get('cause') or line.facts.get('node') or ''}".strip())
+            if line.kind == "use":
+                assert line.text.startswith(("node n1: 0 of 2 GPUs held, util 0%", "node n2: 1 of 1 GPU held, util 50%, ada, $3.91/h"))
+        return sorted(found)
+
+    assert happened("low") == ["job oom"]
+    assert happened("normal") == ["job exit:0", "job oom", "money"]
+    assert [line for line in happened("high") if line.startswith("use")] == ["use n1", "use n2"]
 
 
 def test_outside_text_brings_no_control_character(capsys: pytest.CaptureFixture[str]) -> None:

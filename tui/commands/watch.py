@@ -23,20 +23,33 @@ from tui.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from tui.config import NodeConfig
-    from tui.watch import Said
+    from tui.watch import Said, Wanted
 
 LOOK_SECONDS = 1.0
 
 
 def watch(context: Context, arguments: argparse.Namespace) -> int:
     """Says what changes on the selected nodes."""
-    wanted = context.query(arguments.query)
+    from tui.job_rows import JOB_WORDS
+    from tui.query_rows import ALERT_WORDS
+    from tui.watch import Wanted
+
+    wanted = Wanted(
+        context.query(arguments.query), context.query(_both(arguments.jobs), JOB_WORDS), context.query(_both(arguments.alerts), ALERT_WORDS)
+    )
     zone = context.timezone(arguments.tz)
     with context.nodes() as nodes:
         return asyncio.run(_watch(context, arguments, nodes, wanted, Lines(zone, arguments.json, arguments.only)))
 
 
-async def _watch(context: Context, arguments: argparse.Namespace, nodes: Sequence[NodeConfig], wanted, lines: Lines) -> int:  # noqa: ANN001
+def _both(queries: Sequence[str]) -> list[str]:
+    """Words of one query, where several were given."""
+    return [f"({one})" for one in queries if one.strip()] if len(queries) > 1 else list(queries)
+
+
+async def _watch(
+    context: Context, arguments: argparse.Namespace, nodes: Sequence[NodeConfig], wanted: Wanted, lines: Lines
+) -> int:
     from tui.fleet import Fleet
     from tui.live import Live
     from tui.terminal import allow_many_files
@@ -45,7 +58,7 @@ async def _watch(context: Context, arguments: argparse.Namespace, nodes: Sequenc
     allow_many_files()
     fleet = Fleet(context.catalog(), silent_seconds=context.config.silent_seconds)
     live = Live(fleet, nodes, context.client_for)
-    watcher = Watcher(wanted, every=arguments.every)
+    watcher = Watcher(wanted, every=arguments.every, level=arguments.level)
     ended = ending()
     until = time.monotonic() + arguments.limit if arguments.limit else float("inf")
     live.start()
