@@ -27,11 +27,14 @@ class Today(NamedTuple):
     energy_joules: float | None
     until: datetime | None
 
-    def sentence(self, now: datetime) -> tuple[str, str, str, str]:
-        """(energy, cost, idle part, age)."""
+    def amounts(self) -> tuple[str, str, str]:
+        """(energy, cost, its idle part)."""
         energy = fmt.UNKNOWN if self.energy_joules is None else f"{self.energy_joules / JOULES_PER_KWH:,.2f} kWh"
-        age = fmt.UNKNOWN if self.until is None else fmt.age(max(0.0, (now - self.until).total_seconds()))
-        return energy, fmt.usd(self.total), fmt.usd(self.idle), age
+        return energy, fmt.usd(self.total), fmt.usd(self.idle)
+
+    def age(self, now: datetime) -> str:
+        """How long ago the record ends."""
+        return fmt.UNKNOWN if self.until is None else fmt.age(max(0.0, (now - self.until).total_seconds()))
 
 
 class NodeToday(NamedTuple):

@@ -91,7 +91,7 @@ def _rows(node: _Node, prefix: str, below: str) -> Iterator[TreeRow]:
     if node.ancestor is not None:
         yield TreeRow(prefix, None, None, node.ancestor)
     for place, (use, process) in enumerate(node.holds):
-        yield TreeRow(prefix if not place else below + (_ALONG if children else _NOTHING)[: len(prefix) and 3], use, process, None)
+        yield TreeRow(below if place else prefix, use, process, None)
     for place, child in enumerate(children):
         last = place == len(children) - 1
         yield from _rows(child, below + (_LAST if last else _BRANCH), below + (_NOTHING if last else _ALONG))

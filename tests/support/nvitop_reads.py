@@ -39,6 +39,20 @@ def reading(device: Device) -> dict[str, Any]:
         "temperature": known(device.temperature()),
         "fan": known(device.fan_speed()),
         "sm_clock": known(device.clock_infos().sm),
+        "shown": {
+            "memory traffic": known(device.memory_utilization()),
+            "encoder": known(device.encoder_utilization()),
+            "decoder": known(device.decoder_utilization()),
+            "memory clock": known(device.clock_infos().memory),
+            "most": [known(device.max_clock_infos().sm), known(device.max_clock_infos().memory)],
+            "performance state": known(device.performance_state()),
+            "compute mode": known(device.compute_mode()),
+            "persistence": known(device.persistence_mode()),
+            "display": known(device.display_active()),
+            "ecc": known(device.total_volatile_uncorrected_ecc_errors()),
+            "bus": known(device.bus_id()),
+            "pcie": [known(device.pcie_rx_throughput()), known(device.pcie_tx_throughput())],
+        },
         "processes": sorted(processes, key=lambda process: process["pid"]),
     }
 

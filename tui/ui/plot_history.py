@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tui import format as fmt
-from tui.node_history import Span, Track
+from tui.node_history import FIRST, SPANS, Span, Track
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
@@ -49,6 +49,16 @@ class PlotHistory:
         self._changed = changed
         self._can_ask = can_ask
         self._entries: dict[tuple[str, int], _Entry] = {}
+        self._place = FIRST
+
+    @property
+    def span(self) -> Span:
+        """How far back all plots reach now."""
+        return SPANS[self._place]
+
+    def step_span(self, step: int) -> None:
+        """A longer (1) or a shorter (-1) past."""
+        self._place = max(0, min(len(SPANS) - 1, self._place + step))
 
     def track(self, name: str, span: Span) -> Track:
         """What is known of the node over this span now; the agent is asked where that is due."""

@@ -44,7 +44,8 @@ def ours(fake: FakeNvml) -> tuple[wire.Gpu, ...]:
 
 
 def nvitop(fake: FakeNvml) -> dict[int, dict[str, Any]]:
-    return {row["index"]: row for row in json.loads(fake.run([sys.executable, "-m", "tests.support.nvitop_reads"]))}
+    rows = json.loads(fake.run([sys.executable, "-m", "tests.support.nvitop_reads"]))
+    return {row["index"]: {key: value for key, value in row.items() if key != "shown"} for row in rows}
 
 
 def gpustat(fake: FakeNvml) -> dict[int, dict[str, Any]]:

@@ -176,3 +176,44 @@ def test_outside_text_is_made_fit_for_a_terminal(raw: bytes | str, clean: str) -
 def test_a_long_command_is_cut_with_a_mark() -> None:
     text = clean_text("x" * 1000)
     assert len(text) == COMMAND_LENGTH and text.endswith("…")
+
+
+def write_stat(root: Path, pid: int, parent: int, cpu_ticks: int = 0, pages: int = 0, start: int = 100, command: bytes = b"python\0") -> None:
+    """A process with a parent, CPU time and memory."""
+    write_process(root, pid, start=start, command=command)
+    fields = [b"S", str(parent).encode(), *[b"0"] * 9, str(cpu_ticks).encode(), *[b"0"] * 7, str(start).encode(), b"0", str(pages).encode()]
+    (root / str(pid) / "stat").write_bytes(b"%d (py (x) y) " % pid + b" ".join(fields) + b"\n")
+
+
+def test_a_process_tells_its_parent_its_share_of_a_cpu_and_its_memory(tmp_path: Path) -> None:
+    now = 100.0
+    table = ProcessTable(tmp_path, clock=lambda: now)
+    write_stat(tmp_path, 7, 5, cpu_ticks=10 * TICKS, pages=3)
+    first = table.describe([7])[7]
+    assert (first.parent_pid, first.cpu_ratio, first.host_memory_bytes) == (5, None, 3 * os.sysconf("SC_PAGE_SIZE"))
+    now += 2
+    write_stat(tmp_path, 7, 5, cpu_ticks=13 * TICKS, pages=4)
+    assert table.describe([7])[7].cpu_ratio == 1.5
+    now += 0.01
+    assert table.describe([7])[7].cpu_ratio == 1.5, "asked again at once for another GPU"
+
+
+def test_ancestors_go_up_to_the_shell_and_no_further(tmp_path: Path) -> None:
+    write_stat(tmp_path, 7, 6)
+    write_stat(tmp_path, 8, 6)
+    write_stat(tmp_path, 6, 5, command=b"torchrun\0train.py\0")
+    write_stat(tmp_path, 5, 4, command=b"/bin/bash\0run.sh\0")
+    write_stat(tmp_path, 4, 1, command=b"sshd: ada\0")
+    table = ProcessTable(tmp_path)
+    assert [(one.pid, one.parent_pid, one.command) for one in table.ancestors({7, 8})] == [
+        (6, 5, "torchrun train.py"), (5, 4, "/bin/bash run.sh"),
+    ]  # fmt: skip
+    assert [one.pid for one in table.ancestors({6, 7})] == [5], "one that holds a GPU itself is no ancestor"
+    assert table.ancestors({99}) == ()
+
+
+def test_a_ring_of_parents_ends(tmp_path: Path) -> None:
+    write_stat(tmp_path, 7, 8)
+    write_stat(tmp_path, 8, 9)
+    write_stat(tmp_path, 9, 8)
+    assert len(ProcessTable(tmp_path).ancestors({7})) == 2

@@ -16,9 +16,9 @@ M, G = 1 << 20, 1 << 30
 
 BOARDS: dict[str, dict[str, Any]] = {
     "H100": dict(name="NVIDIA H100 80GB HBM3", total=81559 * M, reserved=551 * M, watt=700, sm=1980, memory_clock=2619,
-                 generation=5, cc="9.0", ecc=True, mig=True),
+                 generation=5, cc="9.0", ecc=True, mig=True, nvlinks=18),
     "A100": dict(name="NVIDIA A100-SXM4-40GB", total=40960 * M, reserved=571 * M, watt=400, sm=1410, memory_clock=1215,
-                 generation=4, cc="8.0", ecc=True, mig=True),
+                 generation=4, cc="8.0", ecc=True, mig=True, nvlinks=12),
     "T4": dict(name="Tesla T4", total=15360 * M, reserved=438 * M, watt=70, sm=1590, memory_clock=5001,
                generation=3, cc="7.5", ecc=True, mig=False),
     "GB10": dict(name="NVIDIA GB10", total=None, reserved=None, watt=None, sm=3003, memory_clock=None,
@@ -55,7 +55,7 @@ class State(dict[str, Any]):
         return self
 
     def board(self, gpu: int, *, name: str, total: int | None, reserved: int | None, watt: int | None, sm: int,
-              memory_clock: int | None, generation: int, cc: str, ecc: bool, mig: bool) -> None:
+              memory_clock: int | None, generation: int, cc: str, ecc: bool, mig: bool, nvlinks: int = 0) -> None:
         """One idle GPU."""
         self.gpu(gpu, name=name, uuid=f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{name}.{gpu}')}", serial=1650000000000 + gpu,
                  minor=gpu, pci=f"00000000:{0x10 + 0x11 * gpu % 0xF0:02X}:00.0", cc=cc, numa=gpu // 4, persistence=1,
@@ -72,6 +72,8 @@ class State(dict[str, Any]):
             self.gpu(gpu, ecc=1, ecc__pending=1, ecc__0__0=0, ecc__0__1=0, ecc__1__0=0, ecc__1__1=0)
         if mig:
             self.gpu(gpu, mig__mode=0, mig__pending=0, mig__max=7)
+        if nvlinks:
+            self.nvlink(gpu, nvlinks)
 
     def busy(self, gpu: int, *processes: tuple[Any, ...], utilization: int = 97) -> State:
         """GPU at work: processes are (pid, bytes or "na", SM %, memory %)."""
@@ -82,6 +84,15 @@ class State(dict[str, Any]):
             self.gpu(gpu, mem__used=4 * M + used, util__mem=utilization // 3)
         if limit:
             self.gpu(gpu, power=int(limit) * utilization // 105)
+        return self
+
+    def nvlink(self, gpu: int, links: int, received_kib: int = 0, sent_kib: int = 0, down: tuple[int, ...] = ()) -> State:
+        """NVLinks that are up but for `down`; counters of payload are spread evenly over them."""
+        self[f"{gpu}.field.91"] = links
+        for link in range(links):
+            self[f"{gpu}.nvlink.{link}.state"] = int(link not in down)
+            self[f"{gpu}.field.138.{link}"] = sent_kib // links
+            self[f"{gpu}.field.139.{link}"] = received_kib // links
         return self
 
     def mig(self, gpu: int, *profiles: str) -> State:

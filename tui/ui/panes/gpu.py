@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tui import format as fmt
 from tui.columns import gpu_state_text, power_text
 from tui.fleet import GpuUse, NodeView
+from tui.gpu_today import Today
 from tui.ui.lines import BLANK, Line, fitted, joined
 from tui.ui.widgets.plot import area, bar, halved
 
@@ -20,6 +21,8 @@ PLOT_TOP = 8 / 7
 """Full use leaves the uppermost of eight rows of dots free, so that the plots of two GPUs stay apart."""
 WIDE_CELLS = 100
 """From here a minute of plot has its full width."""
+FULL_CELLS = 170
+"""From here links, energy and money of today stand beside each GPU."""
 BESIDE_THROTTLE = 103
 """Cells before the last column; on narrower screens what is throttled says so in a line of its own."""
 _SHORT_REASONS = {
@@ -101,14 +104,18 @@ def memory_text(use: GpuUse) -> str:
 
 
 def full(
-    view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, named: bool = False, drawn: Drawn | None = None
+    view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, named: bool = False, drawn: Drawn | None = None,
+    today: Today | None = None,
 ) -> list[Line]:
     """Two lines and a plot two rows high (the last minute, or what `drawn` draws); a third line where something is wrong.
 
     `named`: with its model.
     """
     value = "dim" if dim else "text"
-    first, second = zip(*_columns(use, value, cells, named=named), strict=True)
+    columns = _columns(use, value, cells if cells < FULL_CELLS else FULL_CELLS - 1, named=named)
+    if cells >= FULL_CELLS:
+        columns += _wide_columns(view, use, value, today)
+    first, second = zip(*columns, strict=True)
     upper, lower = drawn(use, PLOT_CELLS if cells >= WIDE_CELLS else PLOT_CELLS // 2) if drawn else _plot(view, use, cells)
     index: Line = ((f"{use.gpu.index:>3} ", "strong"), (fitted(gpu_state_text(use), 5), state_style(use, dim)))
     accent, ratio = "dim" if dim else "accent", f" {fmt.percent(use.gpu.utilization_ratio):>4}"
@@ -143,6 +150,25 @@ def _columns(use: GpuUse, value: str, cells: int, *, named: bool) -> list[tuple[
     ]  # fmt: skip
     if named:
         pairs.insert(2, (((fitted(short_model(gpu.model), 14), "dim"),), ((" " * 14, "dim"),)))
+    return pairs
+
+
+def _wide_columns(view: NodeView, use: GpuUse, value: str, today: Today | None) -> list[tuple[Line, Line]]:
+    """Links, energy and money, where there is room for them."""
+    links = view.links.of(use.gpu)
+    received, sent = (links.pcie_receive, links.pcie_transmit) if links else (None, None)
+    pairs: list[tuple[Line, Line]] = [
+        ((("PCIe in  ", "dim"), (f"{fmt.rate(received):>7}", value)), (("     out ", "dim"), (f"{fmt.rate(sent):>7}", value))),
+    ]
+    if links is not None and links.nvlinks:
+        up = f"{links.nvlinks - len(links.nvlinks_down)}/{links.nvlinks}"
+        state: Line = (("NVLink ", "dim"), (fitted(f"{up} up", 9), "idle" if links.nvlinks_down else value))
+        both = None if links.nvlink_receive is None else links.nvlink_receive + (links.nvlink_transmit or 0)
+        pairs.append((state, ((fitted(f"{fmt.rate(both)} both", 16), value),)))
+    if today is not None:
+        energy, cost, idle = today.amounts()
+        pairs.append(((("today ", "dim"), (f"{cost:>9}", value)), (("idle  ", "dim"), (f"{idle:>9}", "idle" if today.idle else value))))
+        pairs.append((((f"{energy:>10}", value),), ((" " * 10, "dim"),)))
     return pairs
 
 

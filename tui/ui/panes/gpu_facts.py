@@ -15,16 +15,20 @@ from tui.fleet import GpuUse, NodeView
 from tui.gpu_links import Links
 from tui.gpu_today import Today
 from tui.ui.lines import Line, fitted, joined, wrapped
-from tui.ui.panes.gpu import REASON_WORDS, megahertz, memory_text
+from tui.ui.panes.gpu import REASON_WORDS, holders_text, megahertz, memory_text
 from tui.ui.panes.host import labelled, said
 from tui.ui.widgets.plot import bar
 
 BAR_CELLS = 10
+NARROW_CELLS = 44
+"""Below it labels have no room."""
 NO_IDLE = "gpu_idle"
 
 
 def facts(view: NodeView, use: GpuUse, today: Today | None, at: datetime, cells: int, *, dim: bool = False) -> list[Line]:
     """Now, clocks, links, energy and money."""
+    if cells < NARROW_CELLS:
+        return _narrow(use, cells, "dim" if dim else "text")
     inventory = inventory_of(view, use)
     lines = [
         *_now_lines(use, cells, "dim" if dim else "text"),
@@ -35,6 +39,18 @@ def facts(view: NodeView, use: GpuUse, today: Today | None, at: datetime, cells:
         _today_line(view, use, today, at, cells),
     ]
     return lines
+
+
+def _narrow(use: GpuUse, cells: int, value: str) -> list[Line]:
+    """What can be said in a few cells."""
+    gpu = use.gpu
+    filled, empty = bar(gpu.utilization_ratio, max(0, min(BAR_CELLS, cells - 6)))
+    return [
+        ((f" {fmt.percent(gpu.utilization_ratio):>4} ", value), (filled, "accent"), (empty, "rule")),
+        ((fitted(f" {memory_text(use)}", cells).rstrip(), value),),
+        ((fitted(f" {power_text(use)}  {fmt.celsius(gpu.temperature_celsius)}", cells).rstrip(), value),),
+        ((fitted(f" {holders_text(use)}", cells).rstrip(), value),),
+    ]
 
 
 def more_facts(view: NodeView, use: GpuUse, at: datetime, cells: int) -> list[Line]:
@@ -190,9 +206,9 @@ def _today_line(view: NodeView, use: GpuUse, today: Today | None, at: datetime, 
 
 def today_parts(today: Today, at: datetime) -> list[Line]:
     """Energy, cost, its idle part, and how old that is."""
-    energy, cost, idle, age = today.sentence(at)
+    energy, cost, idle = today.amounts()
     return [said("", energy), said("", cost, "strong"), said("idle", idle, "idle" if today.idle else "text"),
-            ((f"ledger of {age} ago" if today.until else "no ledger", "dim"),)]  # fmt: skip
+            ((f"ledger of {today.age(at)} ago" if today.until else "no ledger", "dim"),)]  # fmt: skip
 
 
 def _xids(use: GpuUse, at: datetime) -> Sequence[Line]:

@@ -5,7 +5,7 @@ Invariant: the newest values stay on the screen after the node fell silent, dimm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from tui.gpu_today import Today
 from tui.node_history import FIELDS
 from tui.readings_chart import scales
 from tui.ui.lines import BLANK, Line, cropped, joined, spread, wrapped
+from tui.ui.lines import width as lines_width
 from tui.ui.panes.gpu import PLOT_TOP, brief, full, short_model, trouble
 from tui.ui.panes.gpu_facts import today_parts
 from tui.ui.panes.host import alert_lines, host_lines, identity_lines, labelled, sensor_lines
@@ -58,7 +59,9 @@ def title_line(view: NodeView, now: float, cells: int) -> Line:
     money: Line = ((f"{fmt.usd(view.usd_per_hour)}/h", "strong"),)
     if idle:
         money += (("   idle ", "dim"), (f"{fmt.usd(idle)}/h", "idle"))
-    return spread(joined(left, "  ", cells), (*money, (" ", "text")), cells)
+    money = (*money, (" ", "text"))
+    room = cells - lines_width(money) - 2
+    return spread(joined(left, "  ", room if room > 20 else cells), money, cells)
 
 
 def alerts_of(view: NodeView, now: float, at: datetime) -> list[wire.Alert]:
@@ -102,6 +105,8 @@ class Seen(NamedTuple):
 
     look: Look
     today: Today | None = None
+    gpus: Mapping[str, Today] = {}
+    """The day of each GPU, by UUID."""
     note: str = ""
 
 
@@ -166,7 +171,7 @@ def _add_gpus(made: _Pages, view: NodeView, seen: Seen, now: float, cells: int, 
         if low:
             lines = [brief(view, use, cells, dim, drawn=drawn), *trouble(use, cells, named=named)]
         else:
-            lines = full(view, use, cells, dim, named=named, drawn=drawn)
+            lines = full(view, use, cells, dim, named=named, drawn=drawn, today=seen.gpus.get(use.gpu.uuid))
         made.add(lines, f"gpu {use.gpu.uuid}")
 
 

@@ -13,7 +13,6 @@ from textual.app import ComposeResult
 from tui.fleet import GpuUse, NodeView
 from tui.format import clean
 from tui.gpu_today import NodeToday, Today, read_today
-from tui.node_history import FIRST, SPANS
 from tui.ui import actions
 from tui.ui.lines import Line
 from tui.ui.panes.gpu_page import Seen, gpu_page, gpu_title
@@ -29,14 +28,12 @@ class GpuScreen(RackrateScreen):
     """Scrolls with the arrows; `[` and `]` go to the neighbours."""
 
     SCOPE = "gpu"
-    KEEPS = ("span",)
     BINDINGS: ClassVar = actions.bindings("gpu")
 
     def __init__(self, node: str, uuid: str) -> None:
         super().__init__()
         self.node = node
         self.uuid = uuid
-        self.span = FIRST
         self._today: Reading[NodeToday] = Reading(self)
 
     def compose(self) -> ComposeResult:
@@ -63,9 +60,10 @@ class GpuScreen(RackrateScreen):
             self.query_one(StatusLine).show_line(())
             return
         self._read_today(view)
-        span = SPANS[self.span]
-        look = Look(app.asking.plots.track(self.node, span), span, app.zone, view.state(now) != "live")
-        seen = Seen(use, look, self._day(view), app.asking.plots.note(self.node, span), alerts_of(view, now, app.now()))
+        plots = app.asking.plots
+        span = plots.span
+        look = Look(plots.track(self.node, span), span, app.zone, view.state(now) != "live")
+        seen = Seen(use, look, self._day(view), plots.note(self.node, span), alerts_of(view, now, app.now()))
         self.query_one("#title", LinesView).show([gpu_title(view, use, now, width)])
         pane.show(gpu_page(view, seen, now, app.now(), max(10, width - 1), pane.size.height or app.size.height))
         self.query_one(StatusLine).show_line(self._status(view))
@@ -102,7 +100,7 @@ class GpuScreen(RackrateScreen):
 
     def action_span(self, step: int) -> None:
         """A longer or a shorter past."""
-        self.span = max(0, min(len(SPANS) - 1, self.span + step))
+        self.rackrate.asking.plots.step_span(step)
         self.redraw()
 
     def action_step_gpu(self, step: int) -> None:

@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 
 from tui.format import clean
 from tui.gpu_today import NodeToday, read_today
-from tui.node_history import FIRST, SPANS
 from tui.ui import actions
 from tui.ui.lines import Line, joined
 from tui.ui.panes.gpu_facts import today_parts
@@ -29,13 +28,11 @@ class NodeScreen(RackrateScreen):
     """The cursor goes over GPUs and processes; Enter opens the GPU, or the process's job."""
 
     SCOPE = "node"
-    KEEPS = ("span",)
     BINDINGS: ClassVar = actions.bindings("node")
 
     def __init__(self, node: str) -> None:
         super().__init__()
         self.node = node
-        self.span = FIRST
         self._today: Reading[NodeToday] = Reading(self)
 
     def compose(self) -> ComposeResult:
@@ -62,9 +59,11 @@ class NodeScreen(RackrateScreen):
         view, now, width = app.fleet[self.node], app.clock(), app.size.width
         self.query_one("#title", LinesView).show([title_line(view, now, width)])
         self._read_today()
-        span = SPANS[self.span]
-        look = Look(app.asking.plots.track(self.node, span), span, app.zone, view.state(now) != "live")
-        seen = Seen(look, self.today and self.today.whole, app.asking.plots.note(self.node, span))
+        plots = app.asking.plots
+        span = plots.span
+        look = Look(plots.track(self.node, span), span, app.zone, view.state(now) != "live")
+        today = self.today
+        seen = Seen(look, today and today.whole, today.gpus if today else {}, plots.note(self.node, span))
         made = page(view, seen, now, app.now(), max(10, width - 1), self.pane.size.height or app.size.height)
         self.pane.show_page(made.lines, made.targets)
         trouble: Line = ((f" {clean(view.error)}", "lost"),) if view.error else self._place(width)
@@ -138,7 +137,7 @@ class NodeScreen(RackrateScreen):
 
     def action_span(self, step: int) -> None:
         """A longer or a shorter past."""
-        self.span = max(0, min(len(SPANS) - 1, self.span + step))
+        self.rackrate.asking.plots.step_span(step)
         self.redraw()
 
     def action_step_node(self, step: int) -> None:

@@ -1,0 +1,64 @@
+"""PCIe throughput and NVLinks: read in a thread of their own, told with their moment, unsupported where they are."""
+
+from __future__ import annotations
+
+import time
+
+from agent import wire
+from tests.support.fake_nvml.state import PRESETS
+from tests.support.nvml import FakeNvml, RemoteSensor, fake_nvml  # noqa: F401  (a fixture)
+
+KIB = 1024
+
+
+def until(sensor: RemoteSensor, index: int, holds) -> wire.Gpu:
+    """Reads until the slow lane has brought what is waited for."""
+    deadline = time.monotonic() + 20
+    while True:
+        gpu = sensor.gpus()[index]
+        if holds(gpu) or time.monotonic() > deadline:
+            return gpu
+        time.sleep(0.02)
+
+
+def test_throughput_and_links_come_from_the_slow_lane_with_their_moment(fake_nvml: FakeNvml) -> None:
+    state = PRESETS["8xH100"]()
+    state.gpu(2, pcie__0=1_500, pcie__1=2_500).nvlink(2, 18, received_kib=0, sent_kib=0, down=(3, 7))
+    fake_nvml.use(state)
+    with fake_nvml.sensor(link_seconds=0.4) as sensor:
+        gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second is not None)
+        assert (gpu.pcie_receive_bytes_per_second, gpu.pcie_transmit_bytes_per_second) == (2_500_000, 1_500_000)
+        assert (gpu.nvlinks, gpu.nvlinks_down, gpu.nvlink_receive_bytes_per_second) == (18, (3, 7), 0)
+        assert gpu.links_at is not None and gpu.unsupported == ("fan_ratio",)
+        fake_nvml.use(state.nvlink(2, 18, received_kib=18 * 4000, sent_kib=18 * 1000, down=(3,)))
+        gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second)
+        received, sent = gpu.nvlink_receive_bytes_per_second, gpu.nvlink_transmit_bytes_per_second
+        assert received and sent and received == 4 * sent and 18 * 4000 * KIB / 30 < received, "per second since the reading before"
+        assert gpu.nvlinks_down == (3,)
+        fake_nvml.use(state.nvlink(2, 18, received_kib=18))
+        gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second is None)
+        assert gpu.nvlink_receive_bytes_per_second is None, "a counter that went down tells nothing"
+
+
+def test_a_gpu_without_links_and_without_the_functions_says_so(fake_nvml: FakeNvml) -> None:
+    state = PRESETS["4xT4"]()
+    state.update({f"1.pcie.{way}": "!3" for way in (0, 1)})
+    state["2.field.91"] = 0
+    fake_nvml.use(state)
+    with fake_nvml.sensor(link_seconds=0.2) as sensor:
+        gpu = until(sensor, 1, lambda gpu: "nvlinks" in gpu.unsupported)
+        assert {"nvlinks", "nvlinks_down", "pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"} <= set(gpu.unsupported)
+        assert gpu.nvlinks is None and gpu.pcie_receive_bytes_per_second is None and gpu.state == "ok"
+        none = until(sensor, 2, lambda gpu: gpu.nvlinks is not None)
+        assert none.nvlinks == 0 and "nvlinks" not in none.unsupported
+
+
+def test_a_driver_that_takes_long_for_pcie_delays_no_sample(fake_nvml: FakeNvml) -> None:
+    state = PRESETS["8xH100"]()
+    state["delay.nvmlDeviceGetPcieThroughput"] = 400_000
+    fake_nvml.use(state)
+    with fake_nvml.sensor(link_seconds=3600) as sensor:
+        assert all(gpu.state == "ok" for gpu in sensor.gpus())
+        assert sensor.gpus(1)[7].links_at is None, "the first round takes seconds, and nobody waits for it"
+        lost = fake_nvml.use(state.lost(0))
+        assert lost and sensor.gpus(1)[0].state == "lost" and sensor.gpus()[0].nvlinks is None
