@@ -12,6 +12,7 @@ import msgspec
 
 from agent import wire
 from tui import format as fmt
+from tui.blast import length
 from tui.fleet import Fleet, NodeView
 from tui.fleet_jobs import countdown
 from tui.records import money
@@ -20,7 +21,10 @@ _ORDER = {"critical": 0, "warning": 1}
 
 
 def all_alerts(fleet: Fleet, now: float, at: datetime, others: Sequence[wire.Alert] = ()) -> list[wire.Alert]:
-    """Critical ones first, then the oldest; those that are paused at the end. `now` is monotonic, `at` the same moment in UTC; `others` are of no node."""
+    """Critical ones first, then the oldest, and those that are paused at the end.
+
+    `now` is monotonic, `at` the same moment in UTC; `others` are of no node.
+    """
     found = [priced(view, alert) for view in fleet for alert in view.alerts.values()]
     found += [_held_back(view, silent, at) for view in fleet if (silent := silence(view, now, at))]
     found += [_held_back(view, noticed, at) for view in fleet if (noticed := notice_alert(view, now))]
@@ -40,6 +44,19 @@ def priced(view: NodeView, alert: wire.Alert) -> wire.Alert:
 def covering(view: NodeView, rule: str, gpu: str | None) -> tuple[wire.AlertPause, ...]:
     """The pauses of the node that an alert of this rule and GPU is under, as the node last told."""
     return tuple(one for one in view.info.pauses if one.covers(rule, gpu)) if view.info is not None else ()
+
+
+def severity_text(alert: wire.Alert) -> str:
+    """`critical`, `warning`, `paused`."""
+    return alert.severity if alert.paused_until is None else "paused"
+
+
+def message_text(alert: wire.Alert, at: datetime) -> str:
+    """What to do; of a paused one first for how long it is, and why."""
+    if alert.paused_until is None:
+        return alert.message
+    left = max(0.0, (alert.paused_until - at).total_seconds())
+    return f"paused for {length(left)}{f' ({alert.paused_reason})' if alert.paused_reason else ''}: {alert.message}"
 
 
 def _held_back(view: NodeView, alert: wire.Alert, at: datetime) -> wire.Alert:

@@ -91,7 +91,7 @@ def alert_texts(row: AlertLook, key: str, now: float) -> list[str]:
         case "rule":
             return [alert.rule]
         case "severity":
-            return [alert.severity]
+            return [alert.severity, *(["paused"] if alert.paused_until is not None else [])]
         case "node":
             return [alert.node]
         case "what":
@@ -124,7 +124,7 @@ RULES = (
 ALERT_WORDS = Words(
     ("rule", "severity", "node", "what", "state", "gpu", "user", "project", "job", *_OF_NODE), ("age", "cost", "$"),
     alert_texts, alert_number, _alert_bare,
-    known={"rule": RULES, "severity": ("critical", "warning"), "user": ("me",), "buy": PURCHASES},
+    known={"rule": RULES, "severity": ("critical", "warning", "paused"), "user": ("me",), "buy": PURCHASES},
 )  # fmt: skip
 
 

@@ -199,7 +199,9 @@ class JobService:
         if percentage is not None and not 0 < percentage <= 100:
             raise JobRefused(f"active_thread_percentage has to be above 0 and at most 100; it is {percentage}")
         state = self.mps(gpu)
-        self.mps_states[gpu] = msgspec.structs.replace(state, active_thread_percentage=percentage)
+        self.mps_states[gpu] = msgspec.structs.replace(
+            state, active_thread_percentage=percentage, pinned_memory_bytes=setting.pinned_memory_bytes
+        )
         return self.mps_states[gpu]
 
     def step(self, sample: wire.Sample, info: wire.NodeInfo) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from agent import wire
-from tests.support.acting import acting, changes, confirm, let_be, paste_raw, shown
+from tests.support.acting import acting, changes, confirm, let_be, paste_raw, shown, until
 from tests.support.fleets import AT, NOW, StubCatalog, alert, gpu, put, sample
 from tests.support.jobs import ended, ident, job, tell
 from tests.support.screens import make_app, press, running, text
@@ -45,7 +45,7 @@ async def test_the_dialog_says_the_blast_radius_and_nothing_is_sent_for_five_sec
     app, clock, nodes = acting()
     async with running(app, (100, 36)) as pilot:
         await press(pilot, "j", "down", "x")
-        for part in (f"Stop job {ident(1)} (train-1) on gpu-01?", "1 job on gpu-01, of ada: 1 running", "6.4 GPU-hours",
+        for part in (f"Stop job {ident(1)} (train-1) on gpu-01?", "ada's job, which ran for 3h12m and cost $26.21", "6.4 GPU-hours",
                      "$8.19/h goes from jobs to idle", f"rackrate job cancel {ident(1)}"):  # fmt: skip
             assert part in shown(app), part
         await press(pilot, "right", "enter")
@@ -305,7 +305,7 @@ async def test_a_small_screen_shows_the_question_and_both_answers() -> None:
 
 PLACES = {
     "fleet": (), "node": ("enter",), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"), "costs": ("c",),
-    "market": ("m",), "advice": ("v",), "help": ("question_mark",),
+    "help": ("question_mark",),
 }  # fmt: skip
 TEXTS = (
     "dy\n", "x\nyes\n", "1111\n", "x\t\n", "x\t\t\n\n", "kTERM\n\n", "kterm\n\t\n", "d\n\n", "dnew fan\n\t\n", "p2h\n\n", "p\n\t\n",
@@ -313,28 +313,46 @@ TEXTS = (
 )  # fmt: skip
 
 
-def _texts(seed: int) -> list[str]:
+def _text(seed: int) -> str:
     """Of the keys that do something above all, and of what closes and answers dialogs."""
-    rng = random.Random(seed)
-    signs = "xkdpinyezjav :/\n\n\n\t 12yes" + "qwertzuiopasdfghjklyxcvbnmQWERTZUIOP0123456789!?.,;-_'"
-    return ["".join(rng.choices(signs, k=14)) for _ in range(3)]
+    signs = "xkdpinyezja :/\n\n\n\t 12yes" + "qwertzuiopasdfghjklyxbnQWERTZUIOP0123456789!?.,;-_'"
+    return "".join(random.Random(seed).choices(signs, k=30))
+
+
+PASTES = [("jobs" if text[0] in "xk1 en" else "fleet", text) for text in TEXTS]
+PASTES += [(place, text) for seed, place in enumerate(PLACES) for text in (TEXTS[seed * 2], _text(seed))]
 
 
 async def test_no_text_changes_anything_on_any_screen_however_it_is_pasted_raw() -> None:
     """Letters, digits, blanks, tabs and line feeds come as keys where a terminal knows no bracketed paste."""
     app, clock, nodes = acting(big_fleet())
     app.action_leave = lambda: None  # type: ignore[method-assign]
-    async with running(app, (80, 24)) as pilot:
-        for seed, (place, keys) in enumerate(PLACES.items()):
-            for paste in (*(TEXTS if place in ("fleet", "jobs", "alerts") else TEXTS[seed::4]), *_texts(seed)):
-                while len(app.screen_stack) > 1:
-                    app.pop_screen()
-                app.screen.table.marks = set(app.screen.table.passing)  # type: ignore[attr-defined]
-                paste_raw(app, "".join(keys).replace("question_mark", "?").replace("enter", "\n") + paste)
-                await pilot.pause()
-                assert not app.pending, (place, paste)
+    async with running(app, (60, 14)) as pilot:
+        for place, paste in PASTES:
+            while len(app.screen_stack) > 1:
+                await until(lambda: app.screen.is_mounted)
+                app.pop_screen()
+            app.screen.table.marks = set(app.screen.table.passing)  # type: ignore[attr-defined]
+            paste_raw(app, "".join(PLACES[place]).replace("question_mark", "?").replace("enter", "\n") + paste)
+            await pilot.pause()
+            assert not app.pending, (place, paste)
         await let_be(app, pilot, clock)
     assert not changes(nodes)
+
+
+async def test_two_answers_faster_than_the_dialog_goes_are_one_and_close_nothing_below() -> None:
+    app, _, nodes = acting()
+    async with running(app, (100, 30)) as pilot:
+        await press(pilot, "j", "down", "x", "right")
+        paste_raw(app, "\n\n")
+        await until(lambda: app.pending)
+        await pilot.pause()
+        assert len(app.pending) == 1 and len(app.screen_stack) >= 2
+        app.pop_screen()
+        app.pop_screen()
+        app.pop_screen()
+        await pilot.pause()
+        assert len(app.screen_stack) == 1 and app.is_running
 
 
 # -- every action that changes something ----------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def jobs(context: Context, arguments: argparse.Namespace) -> int:
     for name, problem in listing.problems.items():
         say(f"{fmt.clean(name)}: {fmt.clean(problem)}")
     now = time.monotonic()
-    rows = [row for row in _rows(listing, now) if selects(row, now)]
+    rows = [row for row in _views(listing.found, now) if selects(row, now)]
     if arguments.json:
         print_json([job_record(row.node.name, row.job) for row in rows])
     elif rows:
@@ -73,7 +73,7 @@ def _of_ended(context: Context, words: Sequence[str]) -> bool:
     return False
 
 
-def _rows(listing: Listing, now: float) -> list[Any]:
+def _views(found: Sequence[Found], now: float) -> list[Any]:
     """As the app has them, with the clock of this machine: the nodes' own is not asked."""
     from datetime import UTC, datetime
 
@@ -83,12 +83,12 @@ def _rows(listing: Listing, now: float) -> list[Any]:
 
     fleet = Fleet()
     rows = []
-    for found in listing.found:
-        if found.node.name not in fleet:
-            fleet.add(found.node.name, found.node.url, found.node.tags)
-            clock = wire.Sample(node=found.node.name, sequence=0, taken_at=datetime.now(UTC), gpus=())
-            fleet.apply(found.node.name, wire.SampleEvent(sample=clock), now)
-        rows.append(JobView(fleet[found.node.name], found.job, now))
+    for one in found:
+        if one.node.name not in fleet:
+            fleet.add(one.node.name, one.node.url, one.node.tags)
+            clock = wire.Sample(node=one.node.name, sequence=0, taken_at=datetime.now(UTC), gpus=())
+            fleet.apply(one.node.name, wire.SampleEvent(sample=clock), now)
+        rows.append(JobView(fleet[one.node.name], one.job, now))
     return rows
 
 
@@ -141,41 +141,27 @@ def show(context: Context, arguments: argparse.Namespace) -> int:
 
 def cancel(context: Context, arguments: argparse.Namespace) -> int:
     """Cancels jobs; of a run over several nodes all parts."""
-    return _change(context, arguments, lambda client, id: client.cancel(id, force=arguments.force), json=arguments.json)
+    verb = "Kill by force" if arguments.force else "Stop"
+    return _change(context, arguments, verb, lambda client, id: client.cancel(id, force=arguments.force))
 
 
 def signal(context: Context, arguments: argparse.Namespace) -> int:
-    """Signals a job's first process."""
+    """Signals the first process of jobs."""
     from tui.jobspec import signal_name
 
     name = signal_name(arguments.signal, "signal")
-    arguments.job = [arguments.job]
-    return _change(context, arguments, lambda client, id: client.signal(id, name))
+    return _change(context, arguments, f"Send {fmt.clean(name)} to", lambda client, id: client.signal(id, name))
 
 
-def _change(
-    context: Context, arguments: argparse.Namespace, change: Callable[[AgentClient, str], Any], *, json: bool = False
-) -> int:
-    """Does it to each; one that refuses does not stop the others."""
-    from agent.client import AgentRefused, ClientError
+def _change(context: Context, arguments: argparse.Namespace, verb: str, change: Callable[[AgentClient, str], Any]) -> int:
+    """Does it to each; one that refuses does not stop the others. More than ten are asked about first."""
     from tui.job_text import job_record
 
-    async def each(nodes: Sequence[NodeConfig]) -> tuple[list[tuple[NodeConfig, wire.Job]], list[int]]:
-        done: list[tuple[NodeConfig, wire.Job]] = []
-        faults: list[int] = []
-        for found in _still(await _find(context, nodes, arguments.job)):
-            try:
-                async with context.client_for(found.node) as client:
-                    done.append((found.node, await change(client, found.job.id)))
-            except ClientError as error:
-                text = fmt.clean(error.text) if isinstance(error, AgentRefused) else str(error)
-                say(f"rackrate: {fmt.clean(found.node.name)}: {text}")
-                faults.append(_fault_code(error))
-        return done, faults
-
     with context.nodes() as nodes:
-        done, faults = asyncio.run(each(nodes))
-    if json:
+        meant = _still(asking(_find(context, nodes, arguments.job)))
+        _agree(meant, verb, yes=arguments.yes, force=getattr(arguments, "force", False))
+        done, faults = asyncio.run(_each(context, meant, change))
+    if arguments.json:
         print_json([job_record(node.name, job) for node, job in done])
     else:
         for node, job in done:
@@ -183,6 +169,36 @@ def _change(
     if faults and done:
         return ExitCode.PARTLY
     return faults[0] if faults else ExitCode.DONE
+
+
+def _agree(meant: Sequence[Found], verb: str, *, yes: bool, force: bool) -> None:
+    """Of up to ten jobs their names on the command line are the answer."""
+    from tui.blast import TYPED_ABOVE, counted, stop_sentences
+    from tui.commands.agree import agree
+
+    if len(meant) > TYPED_ABOVE:
+        now = time.monotonic()
+        views = _views(meant, now)
+        sentences = stop_sentences(views, now, force=force) if not verb.startswith("Send") else []
+        agree(f"{verb} {counted(len(meant), 'job')}?", sentences, len(meant), yes=yes)
+
+
+async def _each(
+    context: Context, meant: Sequence[Found], change: Callable[[AgentClient, str], Any]
+) -> tuple[list[tuple[NodeConfig, wire.Job]], list[int]]:
+    from agent.client import AgentRefused, ClientError
+
+    done: list[tuple[NodeConfig, wire.Job]] = []
+    faults: list[int] = []
+    for found in meant:
+        try:
+            async with context.client_for(found.node) as client:
+                done.append((found.node, await change(client, found.job.id)))
+        except ClientError as error:
+            text = fmt.clean(error.text) if isinstance(error, AgentRefused) else str(error)
+            say(f"rackrate: {fmt.clean(found.node.name)}: {text}")
+            faults.append(_fault_code(error))
+    return done, faults
 
 
 def _still(found: list[Found]) -> list[Found]:

@@ -96,7 +96,7 @@ def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Lists the selected active alerts of all nodes, a silent node among them, and those of budgets."""
-    from tui.alerts import all_alerts
+    from tui.alerts import all_alerts, message_text, severity_text
     from tui.query_rows import ALERT_WORDS, AlertLook
     from tui.records import alert_record
 
@@ -112,14 +112,14 @@ def alerts(context: Context, arguments: argparse.Namespace) -> ExitCode:
         titles = ("SEVERITY", "NODE", "RULE", "READING", "LIMIT", "SINCE", "$/H", "WHAT TO DO")
         cells = [
             (
-                alert.severity,
+                severity_text(alert),
                 fmt.clean(alert.node) or fmt.UNKNOWN,
                 alert.rule,
                 fmt.clean(alert.reading or fmt.UNKNOWN),
                 fmt.clean(alert.threshold or fmt.UNKNOWN),
                 fmt.age((at - alert.since).total_seconds()) if alert.node else fmt.UNKNOWN,
                 f"${alert.usd_per_hour}" if alert.usd_per_hour else fmt.UNKNOWN,
-                fmt.clean(alert.message),
+                fmt.clean(message_text(alert, at)),
             )
             for alert in found
         ]

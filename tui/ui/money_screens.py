@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
@@ -72,7 +73,7 @@ class MoneyScreens(App[None]):
         if SCREENS[kind][0] in sys.modules or kind not in SLOW:
             self._go_to(place, then)
         else:
-            self.run_worker(self._import(place, then), exclusive=True, group="opening")
+            self.run_worker(partial(self._import, place, then), exclusive=True, group="opening")
 
     async def _import(self, place: Place, then: Shown | None) -> None:
         await asyncio.to_thread(importlib.import_module, SCREENS[place.kind][0])

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from agent import wire
 from tui import format as fmt
+from tui.alerts import message_text, severity_text
 from tui.columns import age_text, purchase_text
 from tui.fleet import NodeView
 from tui.query import all_tags
@@ -106,11 +107,11 @@ def alert_lines(alerts: list[wire.Alert], at: datetime, cells: int) -> list[Line
     """Each alert: how long, what, and its money."""
     lines: list[Line] = []
     for alert in alerts:
-        style = "lost" if alert.severity == "critical" else "idle"
+        style = "dim" if alert.paused_until else "lost" if alert.severity == "critical" else "idle"
         age = fmt.age(max(0.0, (at - alert.since).total_seconds()))
         money = f"   {fmt.usd(Decimal(alert.usd_per_hour))}/h" if alert.usd_per_hour else ""
-        lines.append(((fitted(f"  {alert.severity}", 11), style), (f"{age:>4}  ", "dim"),
-                      (fitted(fmt.clean(alert.message) + money, max(8, cells - 17)).rstrip(), "text")))  # fmt: skip
+        lines.append(((fitted(f"  {severity_text(alert)}", 11), style), (f"{age:>4}  ", "dim"),
+                      (fitted(fmt.clean(message_text(alert, at)) + money, max(8, cells - 17)).rstrip(), "text")))  # fmt: skip
     return lines
 
 

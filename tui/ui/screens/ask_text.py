@@ -11,15 +11,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from tui.ui.lines import Line, wrapped
 from tui.ui.screens.confirm import CELLS, DIALOG_CSS
+from tui.ui.screens.dialog import Dialog
 from tui.ui.widgets.lines_view import RaisedLines
 
 
-class AskText(ModalScreen[str | None]):
+class AskText(Dialog[str | None]):
     """`question`, the line (`value` is in it at first), and a hint below.
 
     `check` says why a text cannot be taken (None: it can); `empty`: an empty line is an answer too.

@@ -13,10 +13,10 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from tui.ui.lines import BLANK, Line, cropped, fitted, wrapped
+from tui.ui.screens.dialog import Dialog
 from tui.ui.widgets.lines_view import RaisedLines
 
 CELLS = 62
@@ -29,7 +29,7 @@ DIALOG_CSS = """
 """
 
 
-class ConfirmScreen(ModalScreen[bool]):
+class ConfirmScreen(Dialog[bool]):
     """`question`, `sentences` below it, and the two answers; gives True only for the second.
 
     `count`: so many things are meant that their number has to be typed too. `command`: the command line that does the same.
@@ -177,7 +177,7 @@ def copy(app: App[object], text: str, what: str) -> None:
     copier(text, what) if copier is not None else app.copy_to_clipboard(text)
 
 
-class SignalScreen(ModalScreen[str | None]):
+class SignalScreen(Dialog[str | None]):
     """Which signal; Enter with an empty line answers nothing. What it says is asked about before it is sent."""
 
     CSS = (
