@@ -17,6 +17,8 @@ from agent import wire
 from tui import format as fmt
 from tui.job_command import options_of
 
+USUAL_PIDS = 16_384
+"""What a node allows a job that asks for no limit of its own."""
 _RECIPE = re.compile(r"agent\.recipes\.([a-z_]+)")
 NEVER_TOLD = "Environment variables and files sent along (--workdir) are not told by the node: give them again if it had any."
 
@@ -47,7 +49,7 @@ def _spec(job: wire.Job, now: datetime) -> wire.JobSpec:
     same = ("command", "shell", "name", "project", "gpu_share", "gpu_memory_bytes", "cpus", "memory_bytes", "pids", "budget_usd",
             "time_limit_seconds", "interruptible", "retries", "priority", "after", "workdir")  # fmt: skip
     spec = wire.JobSpec(**{name: getattr(job, name) for name in same}, gpus=job.gpus_wanted)
-    changes: dict[str, object] = {}
+    changes: dict[str, object] = {"pids": None} if job.pids == USUAL_PIDS else {}
     if job.deadline is not None and job.deadline > now:
         changes["deadline"] = job.deadline
     if job.stop_signal:

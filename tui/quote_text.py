@@ -33,13 +33,14 @@ def parts(quote: Quote, *, reasons: bool = True) -> Iterator[Part]:
     yield from _expected(quote)
     yield from _budget(quote)
     for place, one in enumerate(quote.alternatives):
-        yield Part("or" if not place else "", alternative_text(one))
+        yield Part("or" if not place else "", alternative_text(one, measured=quote.basis == "measured"))
         if reasons:
             yield from (Part("", f"  {sentence}", "dim") for sentence in one.against)
 
 
-def alternative_text(one: Alternative) -> str:
-    cost = f", {fmt.usd(one.usd)} expected" if one.usd is not None else ""
+def alternative_text(one: Alternative, *, measured: bool) -> str:
+    """`measured`: its time is that of runs of before; else the time limit's."""
+    cost = f", {fmt.usd(one.usd)} {'expected' if measured else 'for the time limit'}" if one.usd is not None else ""
     return f"{one.what}: {_hourly(one.usd_per_hour)}{cost}{' (scaled)' if one.scaled else ''}"
 
 

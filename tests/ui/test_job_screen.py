@@ -451,3 +451,15 @@ async def test_older_bytes_that_the_node_let_go_end_the_way_back() -> None:
     assert len(node.calls) == asked
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_log_of_a_job_without_an_attempt_is_asked_for_without_one() -> None:
+    app, node, _ = job_app(log="")
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "j", *["down"] * 3)
+        await press(pilot, "enter")
+        await until(lambda: any(call[0] == "log" for call in node.calls))
+        app.screen._buffer.attempt = 0  # type: ignore[attr-defined]
+        node.write("it began\n")
+        await until(lambda: "it began" in text(app))
+        assert all(call[-1] != 0 for call in node.calls if call[0] == "log")

@@ -113,7 +113,7 @@ class JobScreen(LogActions, JobActions):
 
     async def _ask(self, offset: int, limit: int, wait: float, attempt: int | None) -> wire.LogPage:
         assert self._client is not None
-        return await self._client.log(self.ident, offset, limit=limit, wait=wait, attempt=attempt)
+        return await self._client.log(self.ident, offset, limit=limit, wait=wait, attempt=attempt or None)  # 0: none has begun
 
     async def _log_bytes(self) -> int | None:
         """Asks for the whole job, which the fleet may not have (it ended before the app was started)."""
