@@ -35,7 +35,7 @@ FONTS = "'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"
 PNG_SCALE = 1
 KEYS = {
     "fleet": (), "node": ("enter",), "gpu": ("enter", "enter"), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"),
-    "costs": ("c",), "market": ("m",), "advice": ("v",), "help": ("question_mark",),
+    "costs": ("c",), "budgets": ("B",), "events": ("E",), "market": ("m",), "advice": ("v",), "help": ("question_mark",),
 }  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def test_what_changes_something_on_a_node_is_marked_so_and_nothing_else_is() -> 
     }  # fmt: skip
 
 
-SCREENS = [(), ("enter",), ("a",), ("j",), ("j", "enter"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("v",), ("v", "enter"), ("question_mark",)]
+SCREENS = [(), ("enter",), ("a",), ("j",), ("j", "enter"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("v",), ("v", "enter"), ("question_mark",), ("E",), ("B",)]
 
 
 @pytest.mark.parametrize("keys", SCREENS, ids=lambda keys: "-".join(keys) or "fleet")
@@ -94,14 +94,16 @@ async def test_the_palette_narrows_and_runs_on_the_screen_below() -> None:
 async def test_the_palette_can_be_used_with_arrows_and_left_with_esc() -> None:
     app, _ = make_app()
     async with running(app) as pilot:
-        await press(pilot, "ctrl+p", "up", "enter")
-        assert not app.is_running or app.return_code == 0, "the last one is Quit"
+        await press(pilot, "ctrl+p", *"qui", "down", "up", "enter")
+        assert not app.is_running or app.return_code == 0
 
 
 async def test_an_empty_palette_choice_does_nothing() -> None:
     app, _ = make_app()
     async with running(app) as pilot:
         await press(pilot, "colon", *"zzzz", "enter")
+        assert len(app.screen_stack) == 2 and "no screen or command `zzzz`" in text(app), "what is wrong stays to be mended"
+        await press(pilot, "escape")
         assert len(app.screen_stack) == 1
         await press(pilot, "colon", "escape")
         assert len(app.screen_stack) == 1
