@@ -42,6 +42,7 @@ class TimeBuffer:
         self._due = 0.0
         self._count = 0
         self._written: asyncio.Task[None] | None = None
+        self._writer.write(self._recorder.take())  # the first segment begins now, not with the first write
         fleet.tap = self._recorder
 
     @property

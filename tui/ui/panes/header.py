@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 NAMED_CELLS = 100
+NARROW_CELLS = 60
 SUM_CELLS, STANDING_CELLS = 20, 46
 """At least so much of the status is for the sums, and so much for what must be said of the row under the cursor."""
 
@@ -80,22 +81,23 @@ def header_lines(
     states = _states(totals)
     name: Line = ((" RACKRATE", "title"),)
     if height < 2 and clock[:1].isalpha():
-        return [((" ", "text"), *joined([_other_time(clock), *_state_parts(totals)[:3], *money], "  ", cells - 2))]
+        return [((" ", "text"), *joined([other_time(clock, cells), *_state_parts(totals)[:3], *money], "  ", cells - 2))]
     if height < 2:
         return [((" ", "text"), *joined([*_state_parts(totals)[:3], *money], "  ", cells - 2))]
     gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))
     if totals.gpus_lost:
         gpus += ((f" · {totals.gpus_lost} lost", "lost"),)
-    end: Line = (*_other_time(clock), (" ", "text")) if clock[:1].isalpha() else ((f"{clock} ", "dim"),)
+    end: Line = (*other_time(clock, cells), (" ", "text")) if clock[:1].isalpha() else ((f"{clock} ", "dim"),)
     first = joined([name, states, gpus, *_jobs(jobs)], "   ", cells - (width(end) + 2 if clock[:1].isalpha() else 0))
     second = joined([((" ", "text"), *money[0]), *money[1:], *_extras(totals, len(costs.alerts))], "   ", cells - 1)
     first, second = _with_free(_free(totals), (first, second), (cells - width(end) - 2, cells - 1))
     return [spread(first, end, cells), second]
 
 
-def _other_time(clock: str) -> Line:
-    """`REPLAY Nov 30 14:05:10 +01:00`: a clock with a word before it is not that of now."""
-    return ((f" {clock} ", "cursor"),)
+def other_time(clock: str, cells: int) -> Line:
+    """`REPLAY Nov 30 14:05:10 +01:00`: a clock with a word before it is not that of now. `REPLAY 14:05:10` in little room."""
+    words = clock.split()
+    return ((f" {clock if cells >= NARROW_CELLS else f'{words[0]} {words[-2]}'} ", "cursor"),)
 
 
 def _free(totals: Totals) -> list[Line]:

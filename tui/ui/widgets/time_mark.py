@@ -6,6 +6,7 @@ Invariant: it is there whenever the app is not live and the header is not, and s
 from __future__ import annotations
 
 from tui.ui.lines import Line, joined
+from tui.ui.panes.header import other_time
 from tui.ui.widgets.lines_view import RaisedLines
 
 
@@ -25,6 +26,6 @@ class TimeMark(RaisedLines):
         app = self.app
         if not isinstance(app, RackrateApp) or app.travel is None:
             return
-        mark: Line = ((" ", "text"), (f" {app.clock_text()} ", "cursor"))
+        mark: Line = ((" ", "text"), *other_time(app.clock_text(), app.size.width))
         more = "all figures are of that time" if app.travel.keeps_files else "live goes on meanwhile; L returns"
         self.show([joined([mark, ((more, "dim"),)], "  ", app.size.width - 1)])
