@@ -24,11 +24,22 @@ SLOW = (
     "end_to_end/test_kill.py",
     "terminal/",
     "end_to_end/",
+    "ui/test_actions.py",
+    "ui/test_app.py",
     "agent/test_simulate.py",
     "agent/test_daemon.py",
     "agent/test_schema.py",
 )
-SPREAD = ("end_to_end/test_job_kills.py", "end_to_end/test_kill.py")
+SPREAD = (
+    "end_to_end/test_job_kills.py",
+    "end_to_end/test_kill.py",
+    "end_to_end/test_spot_run.py",
+    "ui/test_actions.py",
+    "ui/test_app.py",
+    "agent/test_simulate.py",
+    "agent/test_daemon.py",
+    "tui/test_watch.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
