@@ -65,14 +65,15 @@ def nodes(context: Context, arguments: argparse.Namespace) -> ExitCode:
     return verdict(fleet)
 
 
-def say_totals(totals: Totals) -> None:
+def say_totals(totals: Totals, *, stdout: bool = False) -> None:
     """One line: nodes by state, GPUs, $ per hour and idle $ per hour."""
     from tui.columns import totals_money
 
-    say(
+    line = (
         f"{totals.nodes} nodes: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
         f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}"
     )
+    print(line) if stdout else say(line)
 
 
 def gpus(context: Context, arguments: argparse.Namespace) -> ExitCode:
