@@ -34,6 +34,11 @@ def kbps(wanted: float | None, environ: Mapping[str, str] = os.environ) -> float
     return wanted if wanted is not None else SSH_KBPS if environ.get("SSH_CONNECTION") else 0.0
 
 
+def mouse_works(environ: Mapping[str, str] = os.environ) -> bool:
+    """GNU screen with mouse reports on keeps Esc to itself until another key comes. `TERM=screen` without `TMUX` may be it, far away."""
+    return not environ.get("STY") and (bool(environ.get("TMUX")) or not environ.get("TERM", "").startswith("screen"))
+
+
 def is_served(environ: Mapping[str, str] = os.environ) -> bool:
     """A browser is at the other end of stdin and stdout: `rackrate serve` (or textual-serve) says so."""
     return "web_driver" in environ.get("TEXTUAL_DRIVER", "") and not has_terminal()

@@ -8,9 +8,11 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
 MISSING = None if shutil.which("tmux") else "tmux is not installed: the tests in a real terminal are skipped"
@@ -42,6 +44,19 @@ class Tmux:
     def keys(self, *names: str) -> None:
         """tmux's names of keys: `Enter`, `Escape`, `Up`, or text."""
         self._run("send-keys", "-t", "a", *names)
+
+    def paste(self, text: str, *, bracketed: bool) -> None:
+        """As a terminal pastes, with the marks around it or without."""
+        self._run("set-buffer", "-b", "pasted", text)
+        self._run("paste-buffer", "-d", "-r", *(["-p"] if bracketed else []), "-b", "pasted", "-t", "a")
+
+    def tell(self, *arguments: str) -> str:
+        """Any command of this server, such as `show-buffer`."""
+        return self._run(*arguments)
+
+    def attach_command(self) -> list[str]:
+        """What attaches another client."""
+        return [*self._base, "attach-session", "-t", "a"]
 
     def text(self) -> str:
         """What is on the screen."""
@@ -84,3 +99,34 @@ class Tmux:
         """The screen once `needle` is on it. AssertionError with the screen when it never is."""
         assert self.until(lambda: needle in self.text(), seconds), f"{needle!r} is not on the screen:\n{self.text()}"
         return self.text()
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(config: Path, *, before: str = "", after: str = "; echo code=$?=") -> str:
+    """The shell line that starts the app; `$?` is printed when it ends, with signs around it that typing it has not."""
+    return f"cd {shlex.quote(str(ROOT))}; clear; {before}{shlex.quote(sys.executable)} -m tui.cli --config {shlex.quote(str(config))}{after}"
+
+
+def ended_with(terminal: Tmux, code: int, seconds: float = 15) -> None:
+    assert terminal.until(lambda: f"code={code}=" in terminal.text(), seconds), terminal.text()
+    assert terminal.until(lambda: terminal.given_back, 2)
+
+
+def app_pid(terminal: Tmux) -> int:
+    """The app below the shell."""
+
+    def find() -> list[int]:
+        children = Path(f"/proc/{terminal.shell_pid}/task/{terminal.shell_pid}/children").read_text(encoding="ascii").split()
+        return [int(pid) for pid in children if b"tui.cli" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    assert terminal.until(lambda: bool(find()), 10)
+    return find()[0]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

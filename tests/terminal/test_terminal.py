@@ -16,39 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests.support import tmux
-from tests.support.tmux import Tmux
+from tests.support.simulated import ROOT, Agents
+from tests.support.tmux import Tmux, app_pid, command, ended_with, is_alive
 
 if tmux.MISSING:
     pytest.skip(tmux.MISSING, allow_module_level=True)
 
-ROOT = Path(__file__).resolve().parents[2]
 NODES = 3
-
-
-class Agents:
-    """A simulated fleet in a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        token = folder / "token"
-        command = [sys.executable, "-m", "agent.cli", "simulate", "--nodes", str(NODES), "--gpus", "4", "--seed", "3",
-                   "--listen", "127.0.0.1:0", "--token-file", str(token), "--die-with-parent",
-                   "--history", "7200"]  # fmt: skip
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert self.process.stdout is not None
-        self.urls = [self.process.stdout.readline().strip() for _ in range(NODES)]
-        self.names = [url.rstrip("/").rpartition("/")[2] for url in self.urls]
-        self.config = folder / "config.toml"
-        tables = [
-            f'[[nodes]]\nname = "{name}"\nurl = "{url}"\ntoken_file = "{token}"\n'
-            for name, url in zip(self.names, self.urls, strict=True)
-        ]
-        self.config.write_text(f'ledger = "{folder / "ledger.db"}"\n' + "\n".join(tables), encoding="utf-8")
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(10)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -56,34 +30,6 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
     running = Agents(tmp_path_factory.mktemp("fleet"))
     yield running
     running.close()
-
-
-def command(config: Path, *, before: str = "", after: str = "; echo code=$?=") -> str:
-    """The shell line that starts the app; `$?` is printed when it ends, with signs around it that typing it has not."""
-    return f"cd {shlex.quote(str(ROOT))}; clear; {before}{shlex.quote(sys.executable)} -m tui.cli --config {shlex.quote(str(config))}{after}"
-
-
-def ended_with(terminal: Tmux, code: int, seconds: float = 15) -> None:
-    assert terminal.until(lambda: f"code={code}=" in terminal.text(), seconds), terminal.text()
-    assert terminal.until(lambda: terminal.given_back, 2)
-
-
-def app_pid(terminal: Tmux) -> int:
-    """The app below the shell."""
-
-    def find() -> list[int]:
-        children = Path(f"/proc/{terminal.shell_pid}/task/{terminal.shell_pid}/children").read_text(encoding="ascii").split()
-        return [int(pid) for pid in children if b"tui.cli" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-    assert terminal.until(lambda: bool(find()), 10)
-    return find()[0]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_the_jobs_screen_and_the_form_take_keys_and_give_the_terminal_back(agents: Agents) -> None:

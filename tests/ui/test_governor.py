@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from textual import events
 
 from tests.support.screens import make_app, press, running, text
-from tui.terminal import SSH_KBPS, kbps
-from tui.ui.drivers import MouseOfOld
+from tui.terminal import SSH_KBPS, kbps, mouse_works
+from tui.ui.drivers import MouseOfOld, looks_pasted
 from tui.ui.governor import BLURRED_SECONDS, BURST_SECONDS, PLOTS_AGAIN_SECONDS, Governor
 from tui.ui.widgets import plot
 from tui.ui.widgets.plot import OFF, area
@@ -154,3 +154,15 @@ def test_mouse_reports_of_three_bytes_become_digits_wherever_they_are_cut() -> N
         reader = MouseOfOld()
         assert reader.feed(stream[:cut]) + reader.feed(stream[cut:]) == wanted
     assert MouseOfOld().feed(b"\x1b[M\x00\x00\x00x") == b"x", "what no mouse can have sent is left out"
+
+
+def test_letters_of_one_read_are_a_paste_unless_a_key_is_held_or_a_filter_is_typed() -> None:
+    for pasted in ("excellent", "dy\nq", "rm -rf\r", "dy\r", "/usr/bin\nq\n", "quit"):
+        assert looks_pasted(pasted), pasted
+    for typed in ("", "q", "d\r", "jjjjjjjjjj", "jkjkjkjk", "\x1b[A\x1b[B", "/gpu:A100\r", ":jobs", "\x1b[200~excellent\x1b[201~"):
+        assert not looks_pasted(typed), typed
+
+
+def test_the_mouse_is_left_alone_in_gnu_screen_which_would_keep_esc_to_itself() -> None:
+    assert mouse_works({"TERM": "xterm"}) and mouse_works({"TERM": "screen", "TMUX": "/tmp/x,1,0"}) and mouse_works({})
+    assert not mouse_works({"TERM": "screen.xterm-256color"}) and not mouse_works({"TERM": "xterm", "STY": "1.pts"})

@@ -1,6 +1,6 @@
 """How the app writes to the terminal and reads from it: measured, never waiting, and not hurt by what a terminal sends.
 
-Invariant: the app's loop never waits for a terminal that takes no bytes; a read that cannot be understood is no key.
+Invariant: the app's loop never waits for a terminal that takes no bytes; what was pasted, and what cannot be understood, is no key.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import selectors
 from codecs import getincrementaldecoder
 from typing import IO, Any
 
+from textual import events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.widgets import Input
 
 from tui.ui.governor import Governor
 
@@ -20,6 +22,8 @@ READ_BYTES = 4096
 READ_SECONDS = 0.1
 X10 = b"\x1b[M"
 X10_BYTES = 6
+PASTED_LETTERS = 4
+PASTED_DIFFERENT = 3
 
 
 class MouseOfOld:
@@ -54,6 +58,19 @@ def _sgr(button: int, column: int, row: int) -> bytes:
         return b""
     released = code & 3 == 3 and not code & 96  # neither a move nor the wheel
     return b"\x1b[<%d;%d;%d%s" % (code & ~3 if released else code, column - 32, row - 32, b"m" if released else b"M")
+
+
+def looks_pasted(text: str) -> bool:
+    """Whether a terminal without bracketed paste may have pasted what came in one read: several letters that nobody types so fast.
+
+    A key that is held is typed, and so is a filter or a command from its first sign on, as a script sends it.
+    """
+    least = PASTED_LETTERS - any(sign in "\r\n" for sign in text)
+    if len(text) < least or not all(sign.isprintable() or sign in "\r\n\t" for sign in text):
+        return False
+    if text[0] in "/:" and not any(sign in "\r\n" for sign in text[:-1]):
+        return False
+    return len(set(text)) >= PASTED_DIFFERENT
 
 
 class MeteredFile:
@@ -113,7 +130,10 @@ class TerminalDriver(LinuxDriver):
                     if not data:
                         self.exit_event.wait(READ_SECONDS)
                         continue
-                    if text := decode(mouse.feed(data)):
+                    text = decode(mouse.feed(data))
+                    if looks_pasted(text) and not isinstance(self._app.focused, Input):
+                        self.process_message(events.Paste(text))
+                    elif text:
                         self._tell(parser.feed(text))
                 self._tell(parser.tick())
         try:

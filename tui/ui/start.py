@@ -79,7 +79,7 @@ def run(
 
 def _run(app: RackrateApp) -> int:
     gc.set_threshold(GC_ALLOCATIONS, 50, 50)
-    app.run()
+    app.run(mouse=terminal.mouse_works())
     for sentence in app.unsent():
         print(f"rackrate: {sentence}", file=sys.stderr)
     return app.return_code or 0

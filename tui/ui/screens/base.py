@@ -100,8 +100,8 @@ class RackrateScreen(Screen[None]):
             del bound[key]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What would change something is refused here too, however it is called."""
-        return not actions.refuses(action) and super().check_action(action, parameters)
+        """What would change something is refused here too, however it is called; a screen without its parts can do nothing."""
+        return bool(self.children) and not actions.refuses(action) and super().check_action(action, parameters)
 
     @property
     def rackrate(self) -> RackrateApp:
