@@ -31,6 +31,7 @@ from tui.ui.glyphs import to_ascii
 from tui.ui.lines import width
 from tui.ui.panes.costs import chart, month_lines
 from tui.ui.panes.header import Costs
+from tui.ui.screens import costs as costs_module
 from tui.ui.screens.costs import CostsScreen
 from tui.ui.theme import ANSI, DARK, LIGHT
 
@@ -277,3 +278,35 @@ def test_a_day_is_drawn_to_scale_and_one_without_a_price_is_a_question_mark() ->
     columns = ["".join(line[9 + place : 10 + place] for line in plain[:10]) for place in range(4)]
     assert columns[0] == "╱╱╱╱██████" and columns[1].strip() == "█████" and columns[2].strip() == "?" and columns[3].strip() == "▁"
     assert "$100" in plain[0]
+
+
+async def test_what_takes_long_tells_the_time_and_can_be_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    gate, real = threading.Event(), costs_module.read_groups
+
+    def slow(*arguments):  # noqa: ANN202, ANN002
+        gate.wait(30)
+        return real(*arguments)
+
+    monkeypatch.setattr(costs_module, "read_groups", slow)
+    app = money_app(tmp_path, filled(tmp_path, 2, 1))
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "c")
+        screen = app.screen
+        assert "reading ..." in text(app)
+        screen._groups._began -= 5  # type: ignore[attr-defined]
+        app.redraw()
+        await pilot.pause()
+        assert "reading 5s ...  b breaks it off" in text(app)
+        await press(pilot, "b")
+        assert "Broken off; u reads it anew." in text(app) and not app.is_reading
+        app.ledger_version += 1
+        app.redraw()
+        gate.set()
+        await pilot.pause()
+        assert screen._groups.value is None, "news do not begin it again, and a late answer is not taken"  # type: ignore[attr-defined]
+        await press(pilot, "u")
+        await until(pilot, lambda: screen._groups.value is not None)  # type: ignore[attr-defined]
+        await press(pilot, "b")
+        assert "Nothing is being read." in text(app) or not app.is_reading

@@ -104,6 +104,13 @@ class CostsScreen(TableScreen):
         self._days.again()
         self.redraw()
 
+    def action_break_off(self) -> None:
+        if not (self._groups.busy or self._days.busy):
+            self.note("Nothing is being read.", "dim")
+        self._groups.break_off()
+        self._days.break_off()
+        self.redraw()
+
     # -- what is shown --------------------------------------------------------------------------------------
 
     def draw(self) -> None:
@@ -111,7 +118,8 @@ class CostsScreen(TableScreen):
         self.show_header()
         columns, rows = self.app.size
         groups, table = self._groups.value, self.table
-        doing = "reading ..." if self._groups.busy or self._days.busy else ""
+        doing = self._groups.doing("reading") or self._days.doing("reading the days")
+        doing += f"  {actions.key_of('break_off')} breaks it off" if doing.endswith("s ...") else ""
         self.query_one("#title").display = rows >= 8
         self.query_one("#title", RaisedLines).show([title_line(groups, doing, columns)])
         table.explain(self._empty(groups))

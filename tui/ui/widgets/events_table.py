@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 
 from tui import format as fmt
 from tui.columns import Column
-from tui.events import EventLog, EventLook
+from tui.events import Event, EventLog, EventLook
 from tui.ui.lines import Line, fitted
 from tui.ui.widgets.arranged_table import ArrangedTable
 
@@ -24,7 +24,7 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     Column(id="node", title="NODE", width=14, priority=4, sort_key="3",
            value=lambda row, now: row.event.node or None, text=lambda row, now: fmt.clean(row.event.node) or fmt.UNKNOWN),
     Column(id="what", title="WHAT", width=30, priority=1, flex=True,
-           value=lambda row, now: None, text=lambda row, now: fmt.clean(row.event.text)),
+           value=lambda row, now: None, text=lambda row, now: fmt.clean(brief_text(row.event))),
 )  # fmt: skip
 SIGNS = {"good": "✓", "warning": "!", "bad": "✗", "": " "}
 """Before what happened, so that it is not told by colour alone."""
@@ -51,6 +51,13 @@ class EventsTable(ArrangedTable):
                 used = sum(cells for _, cells in shown) + self.gap * (len(shown) - 1)
                 self._sets[place] = [*shown[:-1], (shown[-1][0], shown[-1][1] + max(0, self.room - used))]
         self._show_titles()
+
+    def order_rows(self, now: float) -> None:
+        """Whoever stands on the newest event stays on the newest."""
+        on_newest = self.sort_column.id == "when" and self._descending and self.position(self.cursor_key) == 0
+        super().order_rows(now)
+        if on_newest and self.keys and self.cursor_key != self.keys[0]:
+            self.move_to(0)
 
     @property
     def chosen(self) -> EventLook | None:
@@ -81,6 +88,16 @@ class EventsTable(ArrangedTable):
         text = when_text(event.at, row.at, self._zone) if column.id == "when" else column.text(row, now)
         style = {"when": "dim", "age": "text", "kind": "accent", "node": "strong"}[column.id]
         return ((fitted(text, cells, right=column.align == "right"), style),)
+
+
+_OPENINGS = ("critical alert ", "warning alert ", "alert ", "job ")
+
+
+def brief_text(event: Event) -> str:
+    """Its sentence without what the other columns say."""
+    name = fmt.clean(event.node)
+    text = event.text.removeprefix(f"node {name} ").removeprefix(f"notice for {name}: ").replace(f" on {name}", "", 1)
+    return next((text.removeprefix(each) for each in _OPENINGS if text.startswith(each)), text)
 
 
 def when_text(at: datetime, now: datetime, zone: tzinfo) -> str:
