@@ -133,7 +133,8 @@ def drain_sentences(nodes: Sequence[NodeView], now: float) -> list[Sentence]:
     work = work_of((job for view in nodes for job in view.jobs if job.job.state != "ended"), now)
     free = sum(use.held is False for view in nodes for use in view.uses)
     found: list[Sentence] = [("No job starts there any more, over restarts too, until they are undrained.", "text")]
-    found.append((f"{_go_on(work)}; {counted(work.queued, 'job')} in the queue there wait{'s' * (work.queued == 1)}.", "text"))
+    waits = f"; {counted(work.queued, 'job')} in the queue there wait{'s' * (work.queued == 1)}" if work.queued else ""
+    found.append((f"{_go_on(work, nodes)}{waits}.", "text"))
     price = sum((view.usd_per_hour for view in nodes if view.usd_per_hour is not None), Fraction(0))
     if any(view.usd_per_hour is not None for view in nodes):
         idle = sum((view.idle_usd_per_hour for view in nodes if view.idle_usd_per_hour is not None), Fraction(0))
@@ -142,9 +143,10 @@ def drain_sentences(nodes: Sequence[NodeView], now: float) -> list[Sentence]:
     return found
 
 
-def _go_on(work: Work) -> str:
+def _go_on(work: Work, nodes: Sequence[NodeView]) -> str:
+    users = sorted({user for view in nodes for user in view.users})
     if not work.running:
-        return "No job runs there"
+        return f"No job runs there; processes of {names_text(users)} go on" if users else "No job runs there"
     whose = f" (of {names_text(work.owners)})" if work.owners else ""
     return f"{counted(work.running, 'running job')}{whose} go{'es' * (work.running == 1)} on to the end"
 

@@ -51,6 +51,8 @@ def node_record(view: NodeView, now: float) -> dict[str, Any]:
         "utilization_ratio": _rounded(view.utilization_ratio),
         "power_watts": _rounded(view.power_watts),
         "users": list(view.users),
+        "drain": _filled(info.drain) if info and info.drain else None,
+        "pauses": [_filled(pause) for pause in info.pauses] if info else [],
         "gpu_reason": info.gpu_reason if info else None,
         "host": _filled(view.sample.host) if view.sample and view.sample.host else None,
         "gpus": [gpu_record(view, use) for use in view.uses],

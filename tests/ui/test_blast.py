@@ -218,7 +218,7 @@ async def test_alerts_of_a_node_are_paused_and_resumed() -> None:
         await press(pilot, "enter", "p")
         await press(pilot, *"new fan", "enter")
         assert "Pause all alerts of gpu-01 for 2 h?" in shown(app) and "It covers 1 alert that holds now" in shown(app)
-        assert "rackrate node pause-alerts gpu-01 --for 7200s --reason 'new fan'" in shown(app)
+        assert "rackrate node pause-alerts gpu-01 --for 2h --reason 'new fan'" in shown(app)
         await confirm(app, pilot, clock)
         ((_, _, order),) = changes(nodes)
         assert (order.seconds, order.rule, order.reason) == (7200, None, "new fan")
@@ -260,7 +260,7 @@ async def test_one_alert_is_paused_by_its_rule_and_gpu_and_shown_so() -> None:
 async def test_the_share_of_gpus_is_set_and_one_that_has_another_job_meanwhile_is_left_out() -> None:
     app, clock, nodes = acting()
     async with running(app, (100, 34)) as pilot:
-        await press(pilot, "enter", "i", *"9 50%", "enter")
+        await press(pilot, "enter", "i", "ctrl+u", *"9 50%", "enter")
         assert "gpu-01 has no GPU 9" in shown(app)
         await press(pilot, "ctrl+u", *"0,2 50% 8G", "enter")
         for part in ("Set the MPS share of 2 GPUs of gpu-01?", "at most 50 % of the SMs and 8.0G of memory", "No job has it now",
@@ -276,6 +276,33 @@ async def test_the_share_of_gpus_is_set_and_one_that_has_another_job_meanwhile_i
         setting = wire.MpsSetting(active_thread_percentage=Decimal(50), pinned_memory_bytes=8 << 30)
         assert changes(nodes) == [("gpu-01", "mps_set", "GPU-gpu-01-0", setting)]
         assert "set the share of 1 of 2: left out, as GPU 2 of gpu-01 has another job now" in text(app)
+
+
+async def test_on_the_screen_of_a_gpu_its_alerts_are_paused_its_share_set_and_its_uuid_copied() -> None:
+    app, clock, nodes = acting()
+    copied: list[str] = []
+    app.copy_text = lambda text, what: copied.append(text)  # type: ignore[method-assign]
+    told = msgspec.structs.replace(app.fleet["gpu-01"].info, drain=wire.Drain(since=AT - timedelta(hours=3), by="token ops", reason="new fan"))
+    app.fleet.apply("gpu-01", wire.NodeEvent(node=told), NOW)
+    async with running(app, (100, 34)) as pilot:
+        await press(pilot, "enter")
+        assert "drained for 3h by token ops: new fan; no job starts here" in text(app)
+        app.open_gpu("gpu-01", "GPU-gpu-01-3")
+        await pilot.pause()
+        await press(pilot, "y", "p", "enter")
+        assert copied == ["GPU-gpu-01-3"] and "Pause all alerts of GPU 3 of gpu-01 for 2 h?" in shown(app)
+        await confirm(app, pilot, clock)
+        ((_, _, order),) = changes(nodes)
+        assert (order.rule, order.gpu) == (None, "GPU-gpu-01-3")
+        pause = wire.AlertPause(id="ab", gpu=order.gpu, since=AT, until=AT + timedelta(hours=2), by="x")
+        app.fleet.apply("gpu-01", wire.NodeEvent(node=msgspec.structs.replace(told, pauses=(pause,))), NOW)
+        await press(pilot, "p")
+        assert "Resume all alerts of GPU 3 of gpu-01?" in shown(app)
+        await confirm(app, pilot, clock)
+        await press(pilot, "i", *"50%", "enter")
+        assert "rackrate mps gpu-01 3 --share 50%" in shown(app)
+        await confirm(app, pilot, clock)
+        assert [call[1:3] for call in changes(nodes)[1:]] == [("resume_alerts", "ab"), ("mps_set", "GPU-gpu-01-3")]
 
 
 # -- nothing by itself ---------------------------------------------------------------------------------------------
@@ -304,7 +331,7 @@ async def test_a_small_screen_shows_the_question_and_both_answers() -> None:
 
 
 PLACES = {
-    "fleet": (), "node": ("enter",), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"), "costs": ("c",),
+    "fleet": (), "node": ("enter",), "gpu": ("enter", "enter"), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"), "costs": ("c",),
     "help": ("question_mark",),
 }  # fmt: skip
 TEXTS = (
@@ -362,7 +389,7 @@ WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "signal": (("j",), (*"usr1", "enter", "right", "enter")),
     "drain": ((), ("enter", "right", "enter")),
     "pause_alerts": ((), ("enter", "right", "enter")),
-    "mps_share": (("enter",), (*"0 50%", "enter", "right", "enter")),
+    "mps_share": (("enter",), (*"50%", "enter", "right", "enter")),
 }
 """Action -> how to get to it, and what confirms it."""
 FORMS = {"submit", "resubmit", "send"}

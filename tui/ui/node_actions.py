@@ -16,6 +16,7 @@ from tui.alerts import covering
 from tui.blast import counted, names_text, shell
 from tui.errors import WrongUsage
 from tui.fleet import Fleet, NodeView
+from tui.job_command import duration_text
 from tui.node_orders import (
     PAUSE_EXAMPLE,
     SHARE_EXAMPLE,
@@ -47,6 +48,11 @@ class NodeActions(Blasting):
         """On the screen of alerts the one under the cursor."""
         chosen = getattr(self.screen, "alert_here", None)
         return chosen() if chosen is not None else None
+
+    def gpu_here(self) -> str | None:
+        """UUID of the GPU that is looked at; None: it is the node."""
+        uuid = getattr(self.screen, "uuid", None)
+        return uuid if isinstance(uuid, str) else None
 
     def _type(self, question: str, hint: str, answered: Callable[[str], None], **options: Any) -> None:
         from tui.ui.screens.ask_text import AskText
@@ -81,7 +87,7 @@ class NodeActions(Blasting):
         views = [self._this.fleet[alert.node]] if alert is not None else self.nodes_here()
         if not views:
             return self.say("There is no node here.", "dim", 5.0)
-        rule, gpu = (alert.rule, alert.gpu) if alert is not None else (None, None)
+        rule, gpu = (alert.rule, alert.gpu) if alert is not None else (None, self.gpu_here())
         if all(_paused(view, rule, gpu) for view in views):
             return ask(self._this, resume_plan(views, rule, gpu))
 
@@ -100,7 +106,7 @@ class NodeActions(Blasting):
         views = self.nodes_here()
         if len(views) != 1 or not views[0].gpus:
             return self.say("Here is no GPU to share." if len(views) < 2 else "One node at a time: open it.", "dim", 5.0)
-        view, uuid = views[0], getattr(self.screen, "uuid", None)
+        view, uuid = views[0], self.gpu_here() or getattr(self.screen, "gpu", None)
         index = next((str(gpu.index) for gpu in view.gpus if gpu.uuid == uuid), "")
 
         def meant(text: str) -> tuple[list[wire.Gpu], wire.MpsSetting]:
@@ -118,6 +124,8 @@ class NodeActions(Blasting):
         alert, views = self.alert_here(), self.nodes_here()
         if alert is not None:
             return self._this.copy_text(fmt.clean(f"{alert.node}: {alert.message}"), "the alert")
+        if (uuid := self.gpu_here()) is not None:
+            return self._this.copy_text(uuid, "the GPU's UUID")
         if views:
             what = fmt.clean(views[0].name) if len(views) == 1 else counted(len(views), "name")
             self._this.copy_text("\n".join(fmt.clean(view.name) for view in views), what)
@@ -140,16 +148,14 @@ def _paused(view: NodeView, rule: str | None, gpu: str | None) -> bool:
     """Whether all that is meant is paused: the whole node, or this alert."""
     found = view.info.pauses if view.info is not None else ()
     if rule is None:
-        return any(one.rule is None and one.gpu is None for one in found)
+        return any(one.rule is None and one.gpu in (None, gpu) for one in found)
     return bool(covering(view, rule, gpu))
 
 
 def _what(rule: str | None, view: NodeView, gpu: str | None) -> str:
     """`all alerts`, `gpu_hot of GPU 3`."""
-    if rule is None:
-        return "all alerts"
     index = next((f" of GPU {one.index}" for one in view.gpus if one.uuid == gpu), "")
-    return f"{fmt.clean(rule)}{index}"
+    return f"{'all alerts' if rule is None else fmt.clean(rule)}{index}"
 
 
 def _nodes(views: Sequence[NodeView]) -> tuple[Target, ...]:
@@ -205,7 +211,7 @@ def pause_plan(views: Sequence[NodeView], order: wire.PauseOrder) -> Plan:
         doing="pausing alerts of", done="paused alerts of", noun="node", targets=_nodes(views),
         question=f"Pause {what} of {names_text(_names(views))} for {blast.length(order.seconds)}?",
         sentences=(*because, *blast.pause_sentences(views, order)), no="leave them on", yes="pause them",
-        command=shell("node", "pause-alerts", *_names(views), "--for", f"{order.seconds:g}s", *options,
+        command=shell("node", "pause-alerts", *_names(views), "--for", duration_text(order.seconds), *options,
                       *(["--reason", order.reason] if order.reason else [])),
         changed=lambda fleet, target: None, send=send,
     )  # fmt: skip
@@ -216,17 +222,17 @@ def resume_plan(views: Sequence[NodeView], rule: str | None = None, gpu: str | N
     ending = {view.name: _ending(view, rule, gpu) for view in views}
 
     async def send(client: AgentClient, target: Target) -> None:
-        for pause in ending[target.node] if rule is not None else ():
+        for pause in ending[target.node] if rule or gpu else ():
             await client.resume_alerts(pause.id)
-        if rule is None:
+        if not rule and not gpu:
             await client.resume_alerts()
 
     def changed(fleet: Fleet, target: Target) -> str | None:
         return None if _ending(fleet[target.node], rule, gpu) else "has no such pause any more"
 
-    wide = any(pause.rule is None for pauses in ending.values() for pause in pauses)
+    wide = (rule or gpu) and any(pause.rule is None and pause.gpu is None for pauses in ending.values() for pause in pauses)
     words = [(f"{counted(sum(map(len, ending.values())), 'pause')} end{'s' * (sum(map(len, ending.values())) == 1)}: what holds now is"
-              f" told and fires metrics at once.{' All alerts of the node are among them.' if wide and rule else ''}", "text")]  # fmt: skip
+              f" told and fires metrics at once.{' All alerts of the node are among them.' if wide else ''}", "text")]  # fmt: skip
     options = [*(["--rule", rule] if rule else []), *(["--gpu", gpu] if gpu else [])]
     return Plan(
         doing="resuming alerts of", done="resumed alerts of", noun="node", targets=_nodes(views),
@@ -238,7 +244,8 @@ def resume_plan(views: Sequence[NodeView], rule: str | None = None, gpu: str | N
 def _ending(view: NodeView, rule: str | None, gpu: str | None) -> tuple[wire.AlertPause, ...]:
     if rule is not None:
         return covering(view, rule, gpu)
-    return view.info.pauses if view.info is not None else ()
+    pauses = view.info.pauses if view.info is not None else ()
+    return pauses if gpu is None else tuple(one for one in pauses if one.rule is None and one.gpu in (None, gpu))
 
 
 def share_plan(view: NodeView, gpus: Sequence[wire.Gpu], setting: wire.MpsSetting) -> Plan:

@@ -22,6 +22,7 @@ from tui.ui.lines import width as lines_width
 from tui.ui.panes.gpu import PLOT_TOP, brief, full, short_model, trouble
 from tui.ui.panes.gpu_facts import today_parts
 from tui.ui.panes.host import alert_lines, host_lines, identity_lines, labelled, sensor_lines
+from tui.ui.panes.orders import order_lines
 from tui.ui.panes.job import job_lines
 from tui.ui.panes.plots import Look, Plot, grid, small
 from tui.ui.panes.processes import process_lines
@@ -93,11 +94,12 @@ def detail(view: NodeView, now: float, at: datetime, cells: int, height: int) ->
 
 
 def notice_lines(view: NodeView, now: float, cells: int) -> list[Line]:
-    """What the cloud will do to it, with the time that is left."""
+    """What the cloud will do to it, with the time that is left, and what people ordered of it."""
+    ordered = order_lines(view, view.utc(now), cells)
     if view.notice is None:
-        return []
+        return ordered
     text = f"{view.notice.notice.cloud} notice: {view.notice.sentence(view.utc(now))}"
-    return wrapped(fmt.clean(text), "lost" if view.notice.hard else "idle", cells, "  ")
+    return [*wrapped(fmt.clean(text), "lost" if view.notice.hard else "idle", cells, "  "), *ordered]
 
 
 class Seen(NamedTuple):

@@ -70,7 +70,7 @@ class ConfirmScreen(Dialog[bool]):
 
     def _show(self) -> None:
         cells = max(8, min(CELLS, self.app.size.width - 6))
-        foot = [*self._count_lines(cells), cropped(self._answer_line(), cells)]
+        foot = [*self._count_lines(cells), cropped(self._answer_line(cells), cells)]
         head = first_lines(wrapped(self._question, "strong", cells), max(1, self.app.size.height - 2 - len(foot)), cells)
         room = max(0, self.app.size.height - 2 - len(head) - len(foot))
         body = fitting(self._parts(cells), room)
@@ -98,9 +98,13 @@ class ConfirmScreen(Dialog[bool]):
         told = f"Type {self._count} to go on: " if cells > 30 else f"Type {self._count}: "
         return [cropped(((told, "idle"), (self.typed or "_", "strong")), cells)]
 
-    def _answer_line(self) -> Line:
+    def _answer_line(self, cells: int) -> Line:
+        """Both; where there is no room for both the one that is chosen, whole as far as it can be."""
         spans: list[tuple[str, str]] = []
+        narrow = sum(map(len, self._answers)) + 8 > cells
         for place, answer in enumerate(self._answers):
+            if narrow and place != self.chosen:
+                continue
             here = place == self.chosen
             style = ("lost" if place else "strong") if here else "dim"
             spans += [("▌ " if here else "  ", "mark"), (answer, style), ("    ", "dim")]
@@ -149,7 +153,8 @@ class ConfirmScreen(Dialog[bool]):
     def on_click(self, event: events.Click) -> None:
         pane = self.query_one(RaisedLines)
         if event.widget is pane and event.y == len(pane.lines) - 1:
-            self._answer(event.x >= len(self._answers[0]) + 4)
+            narrow = sum(map(len, self._answers)) + 8 > max(8, min(CELLS, self.app.size.width - 6))
+            self._answer(bool(self.chosen) if narrow else event.x >= len(self._answers[0]) + 4)
 
 
 def first_lines(lines: list[Line], count: int, cells: int) -> list[Line]:
