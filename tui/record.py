@@ -16,7 +16,7 @@ import msgspec
 from agent import wire
 from tui.errors import Failed
 from tui.fleet import NodeView
-from tui.record_codec import Doc, difference, pack
+from tui.record_codec import growth, pack
 from tui.record_file import Change, Chunk, RecordFile
 
 SEGMENT_MS = 60_000
@@ -47,11 +47,12 @@ class Named(Protocol):
 
 
 class Piece(NamedTuple):
-    """Of a segment's stream, not yet deflated; `begins`: the segment starts with it."""
+    """Of a segment's stream: number of a document, and by turns moments and changes. `begins`: the segment starts with it,
+    and each change is the whole document, not yet packed."""
 
     segment_ms: int
     begins: bool
-    raw: bytes
+    records: list[Any]
 
 
 class Batch(NamedTuple):
@@ -71,7 +72,7 @@ class Recorder:
         self._ids = ids
         self._now_ms = now_ms
         self._every_ms = round(every_seconds * 1000)
-        self._docs: dict[Key, Doc] = {}
+        self._docs: dict[Key, msgspec.Struct] = {}
         self._numbers: dict[Key, int] = {}
         self._records: dict[int, list[Any]] = {}
         self._heard_ms: dict[Key, int] = {}
@@ -132,7 +133,7 @@ class Recorder:
             self._put(key, now_ms, {})  # heard, so that its age is right
             return
         self._sampled_ms[ident] = now_ms
-        self._document(key, now_ms, pack(sample))
+        self._document(key, now_ms, sample)
 
     def _take_alert(self, ident: int, alert: wire.Alert) -> None:
         keys = self._alerts.setdefault(ident, set())
@@ -154,7 +155,7 @@ class Recorder:
         if (ident, "job", job.id) in self._known:
             self._note(ident, "job", job.id, None)
         jobs.add(job.id)
-        self._document(key, self._now_ms(), pack(job))
+        self._document(key, self._now_ms(), job)
 
     def _reconcile(self, ident: int, view: NodeView) -> None:
         """What the node did not tell of again is no more."""
@@ -185,14 +186,14 @@ class Recorder:
             self._known[place] = mark
         self._changes.append(Change(ident, kind, key, self._now_ms(), None if body is None else zlib.compress(body)))
 
-    def _document(self, key: Key, now_ms: int, doc: Doc) -> None:
+    def _document(self, key: Key, now_ms: int, doc: msgspec.Struct) -> None:
         before = self._docs.get(key)
         self._docs[key] = doc
         if before is not None and key in self._numbers:
-            self._put(key, now_ms, difference(before, doc))
+            self._put(key, now_ms, growth(before, doc))
         elif self._segment_ms:
             self._numbers[key], self._next = self._next, self._next + 1
-            self._put(key, now_ms, [*key, doc])
+            self._put(key, now_ms, [*key, pack(doc)])
         self._heard_ms[key] = now_ms
 
     def _gone(self, key: Key) -> None:
@@ -201,7 +202,7 @@ class Recorder:
             self._put(key, self._now_ms(), None)
             del self._numbers[key]
 
-    def _put(self, key: Key, now_ms: int, change: Doc) -> None:
+    def _put(self, key: Key, now_ms: int, change: Any) -> None:
         at = (now_ms - self._segment_ms) // TICK_MS
         self._records.setdefault(self._numbers[key], []).extend((at, msgspec.Raw(encode(change))))
         self._heard_ms[key] = now_ms
@@ -213,19 +214,17 @@ class Recorder:
         changes, self._changes = self._changes, []
         heard, self._heard = self._heard, 0
         if records:
-            pieces.append(Piece(self._segment_ms, False, encode(list(records.items()))))
+            pieces.append(Piece(self._segment_ms, False, list(records.items())))
         if now_ms - self._segment_ms >= SEGMENT_MS:
             pieces.append(Piece(now_ms, True, self._begin(now_ms)))
         return Batch(now_ms, pieces, changes, heard)
 
-    def _begin(self, now_ms: int) -> bytes:
-        """Everything as it is now, and when it was heard."""
+    def _begin(self, now_ms: int) -> list[Any]:
+        """Everything as it is now, and when it was heard; not yet packed: that takes long, and is for another thread."""
         self._segment_ms = now_ms
         self._numbers = {key: number for number, key in enumerate(self._docs)}
         self._next = len(self._numbers)
-        return encode([
-            (number, [(self._heard_ms[key] - now_ms) // TICK_MS, [*key, self._docs[key]]]) for key, number in self._numbers.items()
-        ])  # fmt: skip
+        return [(number, [(self._heard_ms[key] - now_ms) // TICK_MS, [*key, self._docs[key]]]) for key, number in self._numbers.items()]
 
 
 class Writer:
@@ -248,7 +247,11 @@ class Writer:
     def _chunk(self, piece: Piece, until_ms: int) -> Chunk:
         if piece.begins or self._stream is None:
             self._stream, self._number = zlib.compressobj(LEVEL), 0
-        body = self._stream.compress(len(piece.raw).to_bytes(4)) + self._stream.compress(piece.raw) + self._stream.flush(zlib.Z_SYNC_FLUSH)
+        if piece.begins:
+            raw = encode([(number, (at, [*key, pack(doc)])) for number, (at, [*key, doc]) in piece.records])
+        else:
+            raw = encode(piece.records)
+        body = self._stream.compress(len(raw).to_bytes(4) + raw) + self._stream.flush(zlib.Z_SYNC_FLUSH)
         chunk = Chunk(piece.segment_ms, self._number, until_ms, body)
         self._number += 1
         return chunk

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent import wire
 from tests.support.fleets import HOST, gpu, idle_gpu, lost_gpu, sample
 from tests.support.jobs import job
-from tui.record_codec import LOGARITHMIC, PARTS, UNITS, WORDS, difference, pack, patch, unpack
+from tui.record_codec import LOGARITHMIC, PARTS, UNITS, WORDS, alter, copied, difference, growth, pack, patch, unpack
 
 _plain = st.one_of(st.integers(-(2**40), 2**40), st.booleans(), st.text(max_size=3), st.floats(allow_nan=False, allow_infinity=False))
 _keys = st.sampled_from([0, 1, 2, "tag", "node"])
@@ -28,6 +28,9 @@ _docs = st.recursive(
 def test_the_change_from_one_document_to_another_brings_the_other(old: Any, new: Any) -> None:
     change = msgspec.msgpack.decode(msgspec.msgpack.encode(difference(old, new)), strict=False)
     assert patch(old, change) == new
+    changed = copied(old)
+    alter(changed, change)
+    assert changed == new
     assert difference(new, new) == {}
 
 
@@ -45,6 +48,21 @@ def test_a_sample_comes_back_with_its_readings_as_fine_as_a_screen_shows_them() 
     assert after.host is not None
     rate = after.host.network_receive_bytes_per_second
     assert rate is not None and abs(rate - 3.1e8) < 3.1e8 * 0.01 and after.host.filesystems == HOST.filesystems
+
+
+def test_what_changed_in_a_message_is_found_without_packing_it() -> None:
+    samples = [
+        sample("n", (gpu(0), idle_gpu(1), gpu(2))),
+        sample("n", (gpu(0, util=0.881, power_watts=311.7), idle_gpu(1), gpu(2, users=("ada", "bob"))), 2),
+        sample("n", (gpu(0, util=None, fan_ratio=0.3), lost_gpu(1), gpu(2, users=None)), 3, host=None),
+        sample("n", (gpu(0, memory_used_bytes=3), lost_gpu(1)), 4, gpu_reason="why"),
+        sample("n", (gpu(0, memory_used_bytes=5, allocations=(wire.GpuAllocation(job="j", share="0.5"),)), idle_gpu(1)), 5),
+    ]
+    jobs = [job(1), job(1, usage=wire.JobUsage(cpu_seconds=3.14)), job(1, usage=wire.JobUsage(gpu_seconds=2.0), limits={"a": "b"})]
+    for messages in (samples, jobs):
+        for old in messages:
+            for new in messages:
+                assert patch(pack(old), growth(old, new)) == pack(new)
 
 
 def test_small_and_odd_sizes_are_kept_exactly_and_nothing_becomes_a_zero_that_was_none() -> None:
