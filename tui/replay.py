@@ -6,6 +6,7 @@ damage is shown. `clock` is the caller's monotonic seconds: what was heard a sec
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +20,9 @@ from tui.errors import Failed
 from tui.fleet import LOST_SECONDS, Fleet, NodeView
 from tui.past import POINTS
 from tui.record import SEGMENT_MS, TICK_MS, Key
-from tui.record_codec import Doc, patch, unpack
+from tui.record_codec import Doc, alter, copied, patch, unpack
 from tui.record_file import RecordFile
+from tui.replay_past import PastRows
 
 if TYPE_CHECKING:
     from pricing.catalog import Catalog
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _decode = msgspec.msgpack.Decoder(strict=False).decode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEPT_SEGMENTS = 6
+MOST_POINTS = 40_000
+"""Samples of before a moment that are gone through for the plots."""
 FINE_SECONDS = 900
 """Of longer histories only the beginnings of segments are read."""
 
@@ -81,7 +85,7 @@ class Recording:
     def __init__(self, file: RecordFile) -> None:
         self.file = file
         self._segments: list[int] = []
-        self._read: dict[int, tuple[int, list[Record]]] = {}
+        self._read: dict[int, tuple[int, list[tuple[int, list[Any]]]]] = {}
         self.damage: list[str] = []
         """Sentences: what could not be read."""
         self.look_again()
@@ -128,47 +132,81 @@ class Recording:
 
     # -- the streams of the segments -----------------------------------------------------------------------------------
 
-    def _records(self, segment: int) -> list[Record]:
+    def _frames(self, segment: int) -> list[tuple[int, list[Any]]]:
+        """Number of a document, and by turns moments and changes; a document's are in their order."""
         known = self._read.get(segment)
         if known is not None and known[0] == self._lengths.get(segment, 0):
             return known[1]
         chunks = self.file.rows("SELECT body FROM chunks WHERE segment_ms = ? ORDER BY number", (segment,))
-        records = sorted(self._decoded(segment, [body for (body,) in chunks]), key=lambda record: record.at_ms)
+        frames: list[tuple[int, list[Any]]] = []
+        with self._telling(segment):
+            for frame in _pieces([body for (body,) in chunks]):
+                frames.append(frame)
         while len(self._read) >= KEPT_SEGMENTS:
             del self._read[next(iter(self._read))]
-        self._read[segment] = len(chunks), records
-        return records
+        self._read[segment] = len(chunks), frames
+        return frames
 
-    def _decoded(self, segment: int, chunks: Sequence[bytes]) -> Iterator[Record]:
-        keys: dict[int, Key] = {}
+    @contextlib.contextmanager
+    def _telling(self, segment: int) -> Iterator[None]:
+        """Damage of a segment is a sentence, and what was read of it counts."""
         try:
-            for number, pieces in _pieces(chunks):
+            yield
+        except (zlib.error, msgspec.DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            at = _EPOCH + timedelta(milliseconds=segment)
+            self.damage.append(f"{self.file.path}: what was recorded in the minute from {at:%Y-%m-%d %H:%M:%S} UTC is damaged ({error}).")
+
+    def _records(self, segment: int) -> list[Record]:
+        """All changes of a segment by time."""
+        return sorted(self._decoded(segment, self._frames(segment)), key=lambda record: record.at_ms)
+
+    def _decoded(self, segment: int, frames: Iterable[tuple[int, list[Any]]]) -> Iterator[Record]:
+        keys: dict[int, Key] = {}
+        with self._telling(segment):
+            for number, pieces in frames:
                 for at, change in zip(pieces[::2], pieces[1::2], strict=True):
                     whole = type(change) is list
                     if whole:
                         keys[number] = (change[0], change[1], change[2])
                     yield Record(segment + at * TICK_MS, keys[number], whole, change[3] if whole else change)
-        except (zlib.error, msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
-            at = _EPOCH + timedelta(milliseconds=segment)
-            self.damage.append(f"{self.file.path}: what was recorded in the minute from {at:%Y-%m-%d %H:%M:%S} UTC is damaged ({error}).")
 
-    def _documents(self, at_ms: int, since_ms: int, past: dict[int, _PastRows]) -> dict[Key, tuple[int, Doc]]:
+    def _documents(self, at_ms: int, since_ms: int, past: dict[int, PastRows]) -> dict[Key, tuple[int, Doc]]:
         """Every document at a moment with when it was heard; utilisations since another go to `past`."""
         first = max(0, bisect_right(self._segments, since_ms) - 1)
         last = bisect_right(self._segments, at_ms)
         session = self.session(at_ms)[0]
         found: dict[Key, tuple[int, Doc]] = {}
         for segment in self._segments[first:last]:
-            if segment < session:
-                continue
-            found = {}
-            for record in self._records(segment):
-                if record.at_ms > at_ms:
-                    break
-                self._apply(record, found)
-                if record.key[1] == "sample" and record.at_ms > since_ms and not record.begins(segment):
-                    past.setdefault(record.key[0], _PastRows()).add(found[record.key][1])
+            if segment >= session:
+                found = {}
+                with self._telling(segment):
+                    self._go_through(segment, at_ms, since_ms, found, past)
         return found
+
+    def _go_through(
+        self, segment: int, at_ms: int, since_ms: int, found: dict[Key, tuple[int, Doc]], past: dict[int, PastRows]
+    ) -> None:
+        keys: dict[int, Key] = {}
+        for number, pieces in self._frames(segment):
+            for place in range(0, len(pieces), 2):
+                moment_ms, change = segment + pieces[place] * TICK_MS, pieces[place + 1]
+                if moment_ms > at_ms:
+                    break
+                if type(change) is list:
+                    key = keys[number] = (change[0], change[1], change[2])
+                    found[key] = moment_ms, copied(change[3])
+                    if moment_ms <= segment:
+                        continue
+                elif change is None:
+                    found.pop(keys[number], None)
+                    continue
+                else:
+                    key = keys[number]
+                    doc = found[key][1]
+                    alter(doc, change)
+                    found[key] = moment_ms, doc
+                if moment_ms > since_ms and key[1] == "sample":
+                    past.setdefault(key[0], PastRows()).add(found[key][1])
 
     @staticmethod
     def _apply(record: Record, found: dict[Key, tuple[int, Doc]]) -> None:
@@ -182,8 +220,9 @@ class Recording:
 
     # -- a moment --------------------------------------------------------------------------------------------------------
 
-    def fleet(self, at_ms: int, clock: float, catalog: Catalog | None = None, *, past_seconds: int = POINTS) -> Fleet:
-        """The fleet as it was at a moment."""
+    def fleet(self, at_ms: int, clock: float, catalog: Catalog | None = None) -> Fleet:
+        """The fleet as it was at a moment; of a large one the plots begin with fewer seconds."""
+        past_seconds = min(POINTS, MOST_POINTS // max(1, len(self._nodes)))
         session, _, about = self.session(at_ms)
         fleet = Fleet(catalog, silent_seconds=about.silent_seconds)
         for node in self.nodes(at_ms):
@@ -192,7 +231,7 @@ class Recording:
         def then(heard_ms: int) -> float:
             return clock - (at_ms - heard_ms) / 1000
 
-        past: dict[int, _PastRows] = {}
+        past: dict[int, PastRows] = {}
         documents = self._documents(at_ms, at_ms - past_seconds * 1000, past)
         changes = self._state(session, at_ms)
         for happened in self._in_order(changes, documents):
@@ -309,7 +348,10 @@ class Recording:
     def _beginning(self, segment: int) -> list[Record]:
         """Everything as it was when the segment began."""
         chunk = self.file.rows("SELECT body FROM chunks WHERE segment_ms = ? AND number = 0", (segment,))
-        return list(self._decoded(segment, [body for (body,) in chunk]))
+        frames: list[tuple[int, list[Any]]] = []
+        with self._telling(segment):
+            frames += _pieces([body for (body,) in chunk])
+        return list(self._decoded(segment, frames))
 
 
 def _add_points(sample: wire.Sample, points: dict[str, list[wire.HistoryPoint]], host: list[tuple[datetime, float | None]]) -> None:
@@ -343,44 +385,6 @@ def shift(fleet: Fleet, seconds: float) -> None:
             if job.job.state == "ended":
                 break
             job.heard_at += seconds
-
-
-class _PastRows:
-    """Utilisations of a node's GPUs, sample by sample, as `Past` keeps them."""
-
-    def __init__(self) -> None:
-        self._samples: list[tuple[_Point, ...]] = []
-
-    def add(self, doc: Doc) -> None:
-        self._samples.append(tuple(_Point(gpu[_UUID], _ratio(gpu.get(_RATIO))) for gpu in doc.get(_GPUS, ())))
-
-    def fill(self, view: NodeView) -> None:
-        """The newest stands there already."""
-        newest, view.past = view.past, type(view.past)()
-        for points in self._samples[-POINTS:] or ():
-            view.past.add(points)  # type: ignore[arg-type] # it reads these two fields
-        if not self._samples:
-            view.past = newest
-
-
-class _Point(NamedTuple):
-    uuid: str
-    utilization_ratio: float | None
-
-
-def _ratio(parts: int | None) -> float | None:
-    from tui.record_codec import PARTS
-
-    return None if parts is None else parts / PARTS["utilization_ratio"]
-
-
-def _number(word: str) -> int:
-    from tui.record_codec import WORDS
-
-    return WORDS.index(word)
-
-
-_UUID, _RATIO, _GPUS = map(_number, ("uuid", "utilization_ratio", "gpus"))
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[Any]]]:
