@@ -6,7 +6,7 @@ limit, or not known, and a figure that rests on either says on which. No clock, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -166,8 +166,9 @@ def quote(
     weights: Weights | None = None,
     gpu_memory_seen: int | None = None,
     share_refused: str | None = None,
+    of_types: Mapping[tuple[str, str], str] = {},
 ) -> Quote:
-    """`gpu_memory_seen`: what the same command holds of one GPU now; `share_refused`: why the node takes no half of a GPU."""
+    """`of_types`: (cloud, instance type) -> a node of the fleet; `gpu_memory_seen`: what the same command holds of one GPU now; `share_refused`: why the node takes no half of a GPU."""
     from tui.quote_alternatives import Situation, alternatives
 
     price = _price(spec, plan, place, weights)
@@ -178,7 +179,7 @@ def quote(
         most = Fraction(spec.budget_usd) if most is None else min(most, Fraction(spec.budget_usd))
     situation = Situation(
         spec=spec, place=place, catalog=catalog, seconds=seconds, basis=basis, usd_per_hour=price, shape=shape_of(place, catalog),
-        gpu_memory_seen=gpu_memory_seen, share_refused=share_refused,
+        gpu_memory_seen=gpu_memory_seen, share_refused=share_refused, of_types=of_types,
     )  # fmt: skip
     return Quote(
         node=place.node, starts_now=plan.starts_now, reason=plan.reason, gpus=_held(spec, place, situation.shape),
@@ -250,6 +251,15 @@ def budget_left(states: Sequence[BudgetState], project: str | None) -> BudgetLef
         if (state.budget.key, state.budget.value) == ("project", project)
     ]  # fmt: skip
     return min(found, key=lambda one: (one.left is None, one.left or 0), default=None)
+
+
+def types_of(fleet: Fleet) -> dict[tuple[str, str], str]:
+    """(cloud, instance type) -> the first node of it."""
+    found: dict[tuple[str, str], str] = {}
+    for view in fleet:
+        if view.info is not None and view.info.cloud and view.info.instance_type:
+            found.setdefault((view.info.cloud, view.info.instance_type), view.name)
+    return found
 
 
 def memory_seen(fleet: Fleet, spec: wire.JobSpec) -> int | None:

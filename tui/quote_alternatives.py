@@ -6,7 +6,7 @@ speaks against it. Times of other GPUs are scaled by peak figures and marked so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -40,6 +40,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     shape: InstanceType | None
     gpu_memory_seen: int | None
     share_refused: str | None
+    of_types: Mapping[tuple[str, str], str] = {}
+    """(cloud, instance type) -> a node of the fleet."""
 
     @property
     def part(self) -> Fraction | None:
@@ -169,7 +171,14 @@ def _type(
         against.append(f"It is in another cloud ({offer.cloud} {offer.region}): the data has to get there.")
     elif info.region != offer.region:
         against.append(f"It is in another region ({offer.region}): the data has to get there.")
-    against.append("No such node is in the fleet: quota, capacity and its start are not reckoned with.")
+    node = at.of_types.get((shape.cloud, shape.instance_type))
+    against.append(
+        f"{fmt.clean(node)} in the fleet is of this type: there it pays for its own GPUs alone."
+        if node is not None and count > wanted
+        else f"{fmt.clean(node)} in the fleet is of this type."
+        if node is not None
+        else "No node of the fleet is of this type: quota, capacity and its start are not reckoned with."
+    )
     return Alternative(
         kind="type", what=f"{shape.instance_type} ({count} x {shape.gpu_model}, {offer.cloud} {offer.region})",
         usd_per_hour=offer.price.fraction, usd=at.cost(offer.price.fraction, 1 / speed),

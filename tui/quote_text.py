@@ -40,7 +40,7 @@ def parts(quote: Quote, *, reasons: bool = True) -> Iterator[Part]:
 
 def alternative_text(one: Alternative, *, measured: bool) -> str:
     """`measured`: its time is that of runs of before; else the time limit's."""
-    cost = f", {fmt.usd(one.usd)} {'expected' if measured else 'for the time limit'}" if one.usd is not None else ""
+    cost = f", {fmt.usd(one.usd)} {'expected' if measured else 'at the limit'}" if one.usd is not None else ""
     return f"{one.what}: {_hourly(one.usd_per_hour)}{cost}{' (scaled)' if one.scaled else ''}"
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agent import wire
 from tui.job_log import LogBuffer
 from tui.job_search import PatternError, needed_by, plain_of, wanted
+from tui.job_stamps import stamp_of
 from tui.job_wrap import Rows
 from tui.query_regex import compile_pattern
 
@@ -54,6 +55,18 @@ def test_what_an_expression_needs_is_looked_for_first() -> None:
     pattern = wanted(r"/LOSS=\d+/")
     assert pattern is not None and pattern.may_be_in("x loss=") and not pattern.may_be_in("nothing")
     assert pattern.matches("Loss=12") and not pattern.matches("loss=") and not pattern.matches("12")
+
+
+@pytest.mark.parametrize(
+    ("line", "stamp"),
+    [
+        ("2026-11-30 14:05:10,123 INFO x", "2026-11-30 14:05:10"), ("[\x1b[32m2026-11-30T14:05:10.5Z\x1b[0m] x", "2026-11-30T14:05:10"),
+        ("2026/11/30 14:05:10 x", "2026/11/30 14:05:10"), ("Nov  3 14:05:10 host x", "Nov  3 14:05:10"), ("14:05:10 | x", "14:05:10"),
+        ("step 3 took 00:00:10:22", None), ("x" * 60 + " 14:05:10", None), ("no time", None),
+    ],
+)  # fmt: skip
+def test_times_at_the_beginning_of_lines_are_told_as_they_stand(line: str, stamp: str | None) -> None:
+    assert stamp_of([line]) == stamp == stamp_of(["none here", line])
 
 
 def test_what_is_seen_is_what_is_looked_at() -> None:

@@ -17,7 +17,7 @@ from pricing.money import Money
 from tests.support.fleets import AT, GIB, gpu, idle_gpu, put
 from tests.support.jobs import ended, job, tell
 from tui.fleet import Fleet
-from tui.quote import BudgetLeft, Measured, Quote, budget_left, jobs_of, measured, memory_seen, place_of, quote
+from tui.quote import BudgetLeft, Measured, Quote, budget_left, jobs_of, measured, memory_seen, place_of, quote, types_of
 from tui.quote_text import lines, record
 
 CATALOG = Catalog.embedded()
@@ -130,6 +130,14 @@ def test_other_types_have_the_gpus_and_are_marked_where_their_speed_is_scaled() 
             assert shape.gpu_model == "A100" and one.seconds == 3600
         if (shape.gpu_count or 0) > 4:
             assert any("GPUs are paid, and 4 are used" in text for text in one.against)
+
+
+def test_a_type_that_the_fleet_has_is_named_with_its_node() -> None:
+    put(fleet := fleet_of(), "big", (idle_gpu(0, node="big"),), instance_type="p5en.48xlarge")
+    found = quoted({"gpus": 8}, fleet, of_types=types_of(fleet))
+    told = {one.instance_type: " ".join(one.against) for one in found.alternatives if one.kind == "type"}
+    assert "big in the fleet is of this type" in told.pop("p5en.48xlarge")
+    assert all("No node of the fleet" in text for text in told.values())
 
 
 def test_half_of_a_gpu_is_offered_where_it_fits_and_the_node_would_take_it() -> None:

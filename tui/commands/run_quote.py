@@ -38,6 +38,7 @@ async def quote_of(context: Context, task: Submission, fleet: Fleet, offer: Offe
     return quote.quote(
         spec, offer.plan, place, context.catalog(), before=before, budget=_budget(context, spec.project), weights=weights,
         gpu_memory_seen=_memory_seen(listing, fleet, spec), share_refused=refused,
+        of_types=quote.types_of(fleet),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from agent import wire
 from tui import format as fmt
-from tui.quote import Quote, budget_left, jobs_of, measured, memory_seen, place_of, quote
+from tui.quote import Quote, budget_left, jobs_of, measured, memory_seen, place_of, quote, types_of
 from tui.quote_text import Part, parts
 from tui.ui.job_form import COMMAND, Draft, Wrong, spec_of
 from tui.ui.lines import BLANK, Line, fitted, wrapped
@@ -91,6 +91,7 @@ class LiveQuote:
         work = partial(
             _quoted, spec, plan, place, catalog, app.files.terms, before=before, budget=budget_left(states, spec.project),
             gpu_memory_seen=memory_seen(app.fleet, spec), share_refused=refused,
+            of_types=types_of(app.fleet),
         )  # fmt: skip
         self.reading.want(tuple(sorted(draft.items())), 0, work)
 

@@ -11,6 +11,7 @@ from textual.timer import Timer
 from tui import format as fmt
 from tui.job_log import KEPT_BYTES, LogBuffer
 from tui.job_search import PatternError, wanted
+from tui.job_stamps import stamp_of
 from tui.ui.job_actions import JobActions
 from tui.ui.lines import Line
 from tui.ui.log_follow import LogFollower
@@ -20,6 +21,8 @@ from tui.ui.widgets.search_bar import SearchBar
 
 TYPED_SECONDS = 0.15
 """After the last key the search begins."""
+STAMPED_LINES = 20
+"""From the top of the screen on, among which one has a time."""
 SHOWN_SECONDS = 0.2
 """Between two looks at how far a search is."""
 
@@ -250,6 +253,8 @@ class LogActions(JobActions):
             parts.append(((f"{buffer.dropped_lines:,} lines dropped", "idle"),))
         if buffer.first and buffer.whole_front:
             parts.append((("older ones are not kept", "dim"),))
+        if not log.at_end and (stamp := stamp_of(buffer.lines.texts[log.top_line() :][:STAMPED_LINES])) is not None:
+            parts.insert(-1, ((f"{stamp}", "text"), (" at the top", "dim")))
         if log.side:
             parts.append(((f"from column {log.side + 1}", "dim"),))
         if log.wraps:
