@@ -287,7 +287,7 @@ async def test_a_click_twice_and_enter_open_the_job() -> None:
 async def test_the_fleet_shows_running_and_queued_jobs_and_the_notice() -> None:
     app, clock = make_app(job_fleet())
     async with running(app, (120, 30)) as pilot:
-        assert "3+2" in line_with(app, "▌ live   gpu-01") and "!1m43s" in line_with(app, "○○○○")
+        assert "3+2" in line_with(app, "▌  live   gpu-01") and "!1m43s" in line_with(app, "○○○○")
         assert "1 notice" in text(app) and "jobs 3 running · 2 queued" in text(app)
         await press(pilot, "down")
         assert "gpu-02: terminate in 1m43s: save what must not be lost" in text(app)

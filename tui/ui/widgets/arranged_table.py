@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 from textual import events
 
@@ -19,11 +19,15 @@ ARRANGE_SECONDS = 2.0
 """Rows are filtered and sorted again at most this often."""
 HOLD_SECONDS = 3.0
 """The order holds still for so long after the cursor moved."""
+GUTTER_FROM_CELLS = 60
 Test = Callable[[Any, float], bool]
 
 
 class ArrangedTable(LineTable):
     """Subclasses say what the rows are, how a cell looks and when a row may look different."""
+
+    MARKABLE: ClassVar[bool] = False
+    """Rows can be marked: their marks have a cell of their own where there is room."""
 
     def __init__(
         self, columns: tuple[Column, ...], sorted_by: str, clock: Callable[[], float], *, id: str | None = None
@@ -154,6 +158,10 @@ class ArrangedTable(LineTable):
         self._show_titles()
         self.order_rows(self._clock())
         self.keep_in_view()
+
+    @property
+    def gutter_cells(self) -> int:
+        return 3 if self.MARKABLE and self.size.width >= GUTTER_FROM_CELLS else 2
 
     def gutter_of(self, key: str) -> str:
         return "●" if key in self.marks else " "

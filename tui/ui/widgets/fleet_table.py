@@ -28,7 +28,7 @@ _QUIET = frozenset({"instance_type", "purchase", "region", "age"})
 class FleetTable(GroupedTable):
     """Rows are node names. Jobs have a column as soon as there is one."""
 
-    GUTTER = 3
+    MARKABLE = True
 
     def __init__(self, fleet: Fleet, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(fleet, NODE_COLUMNS, "node", clock, id=id)

@@ -22,7 +22,7 @@ MANY = 1000
 class JobsTable(ArrangedTable):
     """Rows are jobs, by node and id."""
 
-    GUTTER = 3
+    MARKABLE = True
 
     def __init__(self, fleet: Fleet, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(JOB_COLUMNS, "state", clock, id=id)

@@ -59,9 +59,6 @@ class LineTable(ScrollView, can_focus=True):
         Binding("right", "sideways(1)", show=False),
     ]
 
-    GUTTER: ClassVar[int] = 2
-    """Cells before the first column: the cursor, what a row is marked by where rows can be marked, and a blank."""
-
     class Opened(Message):
         """A row was clicked twice."""
 
@@ -98,6 +95,11 @@ class LineTable(ScrollView, can_focus=True):
         """The row's cells as they are now."""
         raise NotImplementedError
 
+    @property
+    def gutter_cells(self) -> int:
+        """Cells before the first column: the cursor, and a blank, which is also for what a row is marked by."""
+        return 2
+
     def gutter_of(self, key: str) -> str:
         """The one character between the cursor and the row."""
         return " "
@@ -105,7 +107,7 @@ class LineTable(ScrollView, can_focus=True):
     @property
     def room(self) -> int:
         """Cells for the columns."""
-        return max(0, self.scrollable_content_region.width - self.GUTTER - 1)
+        return max(0, self.scrollable_content_region.width - self.gutter_cells - 1)
 
     @property
     def in_view(self) -> range:
@@ -209,7 +211,7 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh(*regions)
 
     def _starts(self) -> list[int]:
-        starts, at = [], self.GUTTER
+        starts, at = [], self.gutter_cells
         for _, _, cells, _ in self.titles:
             starts.append(at)
             at += cells + self.gap
@@ -239,7 +241,7 @@ class LineTable(ScrollView, can_focus=True):
 
     def _title_line(self) -> Line:
         column, descending = self.sorted_by
-        spans: list[tuple[str, str]] = [(" " * self.GUTTER, "dim")]
+        spans: list[tuple[str, str]] = [(" " * self.gutter_cells, "dim")]
         for ident, title, cells, right in self.titles:
             mark = ("▾" if descending else "▴") if ident == column else ""
             spans += [(fitted(f"{title}{mark}", cells, right=right), "title" if mark else "dim"), (" " * self.gap, "dim")]
@@ -257,7 +259,7 @@ class LineTable(ScrollView, can_focus=True):
 
     def _painted(self, cells: Cells, selected: bool, gutter: str) -> Strip:
         styles = STYLES.get(self._theme, STYLES[ANSI])
-        spans: list[tuple[str, str]] = [(f"{'▌' if selected else ' '}{gutter}".ljust(self.GUTTER), "mark")]
+        spans: list[tuple[str, str]] = [(f"{'▌' if selected else ' '}{gutter}".ljust(self.gutter_cells), "mark")]
         for place, cell in enumerate(cells):
             spans += [*(((" " * self.gap, "text"),) if place else ()), *cell]
         if selected and self._theme == ANSI:
