@@ -253,8 +253,9 @@ class LogActions(JobActions):
             parts.append(((f"{buffer.dropped_lines:,} lines dropped", "idle"),))
         if buffer.first and buffer.whole_front:
             parts.append((("older ones are not kept", "dim"),))
-        if not log.at_end and (stamp := stamp_of(buffer.lines.texts[log.top_line() :][:STAMPED_LINES])) is not None:
-            parts.insert(-1, ((f"{stamp}", "text"), (" at the top", "dim")))
+        top = log.top_line()
+        if not log.at_end and (stamp := stamp_of(buffer.lines.texts[top : top + STAMPED_LINES])) is not None:
+            parts.insert(-1, ((stamp, "text"), (" at the top", "dim")))
         if log.side:
             parts.append(((f"from column {log.side + 1}", "dim"),))
         if log.wraps:

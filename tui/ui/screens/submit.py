@@ -123,6 +123,8 @@ class SubmitScreen(RackrateScreen):
     def on_mount(self) -> None:
         self.query_one(Input).focus()
         self._fit_fields()
+        app = self.rackrate
+        app.asking.job_lists(view.name for view in app.fleet)  # how long the same command took before
         self._quote_soon()
 
     async def on_unmount(self) -> None:
