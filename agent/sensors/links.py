@@ -18,11 +18,15 @@ import pynvml
 from agent.sensors import nvml_calls as calls
 
 EVERY_SECONDS = 10.0
-"""Each GPU once; the GPUs are spread over this time, so that no two are measured at once."""
+"""From one round over all GPUs to the next. In one go: to wake for each GPU alone costs five times the CPU."""
+STATES_EVERY = 6
+"""Whether each link is up is asked in every so-manieth round: a call a link, and links seldom fall."""
 STALE_AFTER = 3
 """A reading older than so many rounds is not told any more."""
 _KIB = 1024
 _MOST_LINKS = 64
+_ALL_LINKS = 0xFFFFFFFF
+"""The scope of a field value that asks for the sum over all links (nvml.h)."""
 _RATES = ("nvlink_receive_bytes_per_second", "nvlink_transmit_bytes_per_second")
 _PCIE = ("pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second")
 _COUNTERS = (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)
@@ -43,6 +47,13 @@ class _Counters(msgspec.Struct, frozen=True):
     kib: tuple[int | None, int | None] = (None, None)
 
 
+class _States(msgspec.Struct):
+    """Which links are down, as of so many rounds ago."""
+
+    down: tuple[int, ...]
+    rounds: int = 0
+
+
 class LinkWatcher:
     """Reads the GPUs that were given to `watch`. NVML must be initialised between `start` and `stop`."""
 
@@ -58,12 +69,14 @@ class LinkWatcher:
         self._handles: dict[int, Any] = {}
         self._records: dict[int, LinkRecord] = {}
         self._before: dict[int, _Counters] = {}
+        self._states: dict[int, _States] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def watch(self, index: int, handle: Any) -> None:
         """Reads this GPU from now on."""
         self._before.pop(index, None)
+        self._states.pop(index, None)
         self._handles = {**self._handles, index: handle}
 
     def forget(self, index: int) -> None:
@@ -91,51 +104,58 @@ class LinkWatcher:
         self._thread.join(timeout_seconds)
         ended = not self._thread.is_alive()
         self._thread = None
-        self._handles, self._records, self._before = {}, {}, {}
+        self._handles, self._records, self._before, self._states = {}, {}, {}, {}
         return ended
 
     def _run(self, stop: threading.Event) -> None:
-        """The first round without rests, so that a screen that is just opened has figures."""
-        first = True
+        """All GPUs one after the other, then a rest; a short one after the first round: rates need two."""
+        rest = self._every / 4
         while not stop.is_set():
-            handles = self._handles
-            for index, handle in handles.items():
+            for index, handle in self._handles.items():
                 if stop.is_set():
                     return
                 self._read(index, handle)
-                if not first:
-                    stop.wait(self._every / len(handles))
-            if first or not handles:
-                stop.wait(self._every / 4)
-            first = False
+            stop.wait(rest)
+            rest = self._every
 
     def _read(self, index: int, handle: Any) -> None:
         values: dict[str, Any] = {}
         unsupported: list[str] = []
-        for fields, read in ((_PCIE, _pcie), (("nvlinks", "nvlinks_down"), _states)):
+        for fields, read in ((_PCIE, _pcie), (("nvlinks", *_RATES), _nvlinks)):
             try:
                 values.update(zip(fields, read(handle), strict=True))
             except pynvml.NVMLError as error:
                 if error.value in calls.NOT_SUPPORTED:
                     unsupported += fields
         if values.get("nvlinks"):
-            self._rates(index, handle, values, unsupported)
+            self._rates(index, values, unsupported)
+            try:
+                values["nvlinks_down"] = self._down(index, handle, values["nvlinks"])
+            except pynvml.NVMLError:
+                return  # it is being lost: the sample says so
         if index in self._handles:
             values["links_at"] = self._now()
             self._records[index] = LinkRecord(values=values, unsupported=tuple(unsupported), taken_clock=self._clock())
 
-    def _rates(self, index: int, handle: Any, values: dict[str, Any], unsupported: list[str]) -> None:
-        try:
-            kib = _totals(handle, values["nvlinks"])
-        except pynvml.NVMLError:
-            return
-        newest, before = _Counters(self._clock(), kib), self._before.get(index)
+    def _rates(self, index: int, values: dict[str, Any], unsupported: list[str]) -> None:
+        """Makes rates of the counters that stand in their place."""
+        received, sent = (values.pop(name) for name in _RATES)
+        newest, before = _Counters(self._clock(), (received, sent)), self._before.get(index)
         self._before[index] = newest
         for place, name in enumerate(_RATES):
-            if kib[place] is None:
+            if newest.kib[place] is None:
                 unsupported.append(name)
             elif before is not None:
                 values[name] = _rate(before, newest, place)
+
+    def _down(self, index: int, handle: Any, links: int) -> tuple[int, ...]:
+        known = self._states.get(index)
+        if known is None or known.rounds + 1 >= STATES_EVERY:
+            down = tuple(link for link in range(links) if not _is_up(handle, link))
+            known = self._states[index] = _States(down)
+        else:
+            known.rounds += 1
+        return known.down
 
 
 def _rate(before: _Counters, newest: _Counters, place: int) -> float | None:
@@ -154,13 +174,17 @@ def _pcie(handle: Any) -> tuple[float | None, ...]:
     )
 
 
-def _states(handle: Any) -> tuple[int, tuple[int, ...]]:
-    """How many NVLinks there are, and which of them are down."""
-    (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT])
-    if field.nvmlReturn != pynvml.NVML_SUCCESS:
-        raise pynvml.NVMLError(field.nvmlReturn)
-    count = min(field.value.uiVal, _MOST_LINKS)
-    return count, tuple(link for link in range(count) if not _is_up(handle, link))
+def _nvlinks(handle: Any) -> tuple[int, int | None, int | None]:
+    """How many NVLinks there are, and KiB of payload (received, sent) over all of them since the driver was loaded."""
+    asked = [(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT, 0), *((field, _ALL_LINKS) for field in _COUNTERS)]
+    count, *totals = pynvml.nvmlDeviceGetFieldValues(handle, asked)
+    if count.nvmlReturn != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(count.nvmlReturn)
+    links = min(count.value.uiVal, _MOST_LINKS)
+    if links and any(field.nvmlReturn != pynvml.NVML_SUCCESS for field in totals):
+        return links, *_summed(handle, links)
+    received, sent = (int(field.value.ullVal) if field.nvmlReturn == pynvml.NVML_SUCCESS else None for field in totals)
+    return links, received, sent
 
 
 def _is_up(handle: Any, link: int) -> bool:
@@ -172,8 +196,8 @@ def _is_up(handle: Any, link: int) -> bool:
         raise
 
 
-def _totals(handle: Any, links: int) -> tuple[int | None, int | None]:
-    """KiB of payload (received, sent) since the driver was loaded, over all links; None where no link tells."""
+def _summed(handle: Any, links: int) -> tuple[int | None, int | None]:
+    """The same link by link, where the driver does not sum; None where no link tells."""
     asked = [(field, link) for field in _COUNTERS for link in range(links)]
     found = pynvml.nvmlDeviceGetFieldValues(handle, asked)
     return _sum(found[:links]), _sum(found[links:])

@@ -12,7 +12,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -139,12 +139,12 @@ class ProcessTable:
             cached.cpu_ratio = round(max(0.0, used / seconds), 3)
             cached.cpu_ticks, cached.cpu_at = stat.cpu_ticks, now
 
-    def ancestors(self, pids: Collection[int]) -> tuple[wire.Ancestor, ...]:
-        """Who started these, up to the job's shim or the shell: not init, not a session's daemon, not this agent."""
+    def ancestors(self, pids: Mapping[int, int | None]) -> tuple[wire.Ancestor, ...]:
+        """Who started these (pid -> parent), up to the job's shim or the shell: not init, not a session's daemon, not this agent."""
         now = self._clock()
         found: dict[int, wire.Ancestor] = {}
-        for pid in pids:
-            above = self._parent_of(pid)
+        for above in pids.values():
+            above = above if above not in (0, 1, os.getpid()) else None
             for _ in range(MOST_ABOVE):
                 if above is None or above in found or above in pids or len(found) >= MOST_ANCESTORS:
                     break
@@ -157,10 +157,6 @@ class ProcessTable:
                 )  # fmt: skip
                 above = facts.parent_pid if facts.parent_pid not in (None, 0, 1, os.getpid()) else None
         return tuple(found.values())
-
-    def _parent_of(self, pid: int) -> int | None:
-        stat = self._stat(pid)
-        return stat.parent_pid if stat is not None and stat.parent_pid not in (0, 1, os.getpid()) else None
 
     def _facts(self, pid: int, start_ticks: int) -> ProcessFacts:
         environment = self._environment(pid)

@@ -34,10 +34,23 @@ def test_throughput_and_links_come_from_the_slow_lane_with_their_moment(fake_nvm
         gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second)
         received, sent = gpu.nvlink_receive_bytes_per_second, gpu.nvlink_transmit_bytes_per_second
         assert received and sent and received == 4 * sent and 18 * 4000 * KIB / 30 < received, "per second since the reading before"
-        assert gpu.nvlinks_down == (3,)
+        assert until(sensor, 2, lambda gpu: gpu.nvlinks_down == (3,)).nvlinks_down == (3,), "asked again after six rounds"
         fake_nvml.use(state.nvlink(2, 18, received_kib=18))
         gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second is None)
         assert gpu.nvlink_receive_bytes_per_second is None, "a counter that went down tells nothing"
+
+
+def test_a_driver_that_does_not_sum_is_asked_link_by_link(fake_nvml: FakeNvml) -> None:
+    state = PRESETS["8xA100"]()
+    state.nvlink(0, 12)
+    state.update({f"0.field.{field}.{2**32 - 1}": "!3" for field in (138, 139)})
+    fake_nvml.use(state)
+    with fake_nvml.sensor(link_seconds=0.3) as sensor:
+        until(sensor, 0, lambda gpu: gpu.nvlink_receive_bytes_per_second == 0)
+        state.update({f"0.field.139.{link}": 5000 for link in range(12)})
+        fake_nvml.use(state)
+        gpu = until(sensor, 0, lambda gpu: gpu.nvlink_receive_bytes_per_second)
+    assert gpu.nvlink_receive_bytes_per_second and gpu.nvlink_transmit_bytes_per_second == 0
 
 
 def test_a_gpu_without_links_and_without_the_functions_says_so(fake_nvml: FakeNvml) -> None:
@@ -47,7 +60,7 @@ def test_a_gpu_without_links_and_without_the_functions_says_so(fake_nvml: FakeNv
     fake_nvml.use(state)
     with fake_nvml.sensor(link_seconds=0.2) as sensor:
         gpu = until(sensor, 1, lambda gpu: "nvlinks" in gpu.unsupported)
-        assert {"nvlinks", "nvlinks_down", "pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"} <= set(gpu.unsupported)
+        assert {"nvlinks", "nvlink_receive_bytes_per_second", "pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"} <= set(gpu.unsupported)
         assert gpu.nvlinks is None and gpu.pcie_receive_bytes_per_second is None and gpu.state == "ok"
         none = until(sensor, 2, lambda gpu: gpu.nvlinks is not None)
         assert none.nvlinks == 0 and "nvlinks" not in none.unsupported

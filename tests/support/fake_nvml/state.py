@@ -89,6 +89,7 @@ class State(dict[str, Any]):
     def nvlink(self, gpu: int, links: int, received_kib: int = 0, sent_kib: int = 0, down: tuple[int, ...] = ()) -> State:
         """NVLinks that are up but for `down`; counters of payload are spread evenly over them."""
         self[f"{gpu}.field.91"] = links
+        self[f"{gpu}.field.138.{2**32 - 1}"], self[f"{gpu}.field.139.{2**32 - 1}"] = sent_kib, received_kib
         for link in range(links):
             self[f"{gpu}.nvlink.{link}.state"] = int(link not in down)
             self[f"{gpu}.field.138.{link}"] = sent_kib // links
