@@ -247,9 +247,9 @@ def keep_filter(file: Path, name: str, query: str) -> None:
     import tomlkit
 
     document = _document(file)
+    check(document.unwrap(), file)
     document.setdefault("filters", tomlkit.table())[name] = query
-    check(tomllib.loads(text := tomlkit.dumps(document)), file)
-    _write(file, text)
+    _write(file, tomlkit.dumps(document))
 
 
 def forget_filter(file: Path, name: str) -> None:

@@ -251,10 +251,9 @@ class RackrateApp(Copying, NodeActions, TimeTravel, Background):
 
     def on_key(self, event: events.Key) -> None:
         """A key that means nothing here gets an answer; one typed right behind the key that opens the filter belongs into it."""
-        if event.key == "f1" and isinstance(self.screen, ModalScreen):
+        if event.key == "f1" and isinstance(self.screen, ModalScreen) and self.explain_dialog():
             event.prevent_default()
             event.stop()
-            self.explain_dialog()
         elif self.screen.query(FilterBar) and self.screen.query_one(FilterBar).takes(event):
             event.prevent_default()
             event.stop()

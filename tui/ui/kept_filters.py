@@ -43,14 +43,15 @@ class KeptFilters(Happenings):
             if name:
                 self._named(name.removeprefix("@"), query)
 
-        self.push_screen(AskText(f"A name for the filter {clean(query)}", hint, example="mine"), answered)
+        def problem(name: str) -> str | None:
+            return filter_name_problem(name.removeprefix("@"))
+
+        self.push_screen(AskText(f"A name for the filter {clean(query)}", hint, example="mine", check=problem), answered)
 
     def _named(self, name: str, query: str) -> None:
         from tui.ui.screens.confirm import ConfirmScreen
 
-        if problem := filter_name_problem(name):
-            self._tell(problem, "lost")
-        elif f"@{name}" in query.split():
+        if f"@{name}" in query.split():
             self._tell(f"@{name} cannot stand for a query in which it stands itself.", "lost")
         elif self.filters.get(name, query) != query:
             sentences = [(f"It stands for {clean(self.filters[name])}", "text"), (f"and would stand for {clean(query)}", "text")]

@@ -259,11 +259,13 @@ class Navigation(MoneyScreens):
         else:
             self.push_screen(HelpScreen(screen.SCOPE if isinstance(screen, RackrateScreen) else None))
 
-    def explain_dialog(self) -> None:
-        """F1 in a dialog."""
+    def explain_dialog(self) -> bool:
+        """F1 in a dialog; False: it is the explanation itself."""
         screen = self.screen
-        if not isinstance(screen, DialogHelp):
-            self._explain(lambda cells: dialog_help(screen, cells), "What can be done here")
+        if isinstance(screen, DialogHelp):
+            return False
+        self._explain(lambda cells: dialog_help(screen, cells), "What can be done here")
+        return True
 
     def _explain(self, lines: Callable[[int], list[Line]], title: str) -> None:
         self.push_screen(DialogHelp(title, lines(DialogHelp.cells(self.size.width))))

@@ -31,7 +31,7 @@ LANGUAGE: tuple[tuple[str, str], ...] = (
 )
 TYPING = ("What is typed goes into the line. Enter takes it, Esc leaves everything as it was.",)
 CHOOSING = (
-    "The arrows, Tab or a click choose an answer; Enter gives the one that is marked.",
+    "The arrows or a click choose an answer; Enter gives the one that is marked.",
     "The harmless one is marked at first, and Esc always gives that one: nothing is changed then.",
 )
 
