@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from agent import wire
@@ -89,21 +90,31 @@ def namer(by: str, now: float) -> Callable[[NodeView], str | None]:
         case "state":
             return lambda view: "draining" if view.draining and view.state(now) == "live" else view.state(now)
         case "user":
-            return lambda view: _holder(view, lambda one: one.user, "?")
+            return lambda view: _holder(view, _USER, "?")
         case "project":
-            return lambda view: _holder(view, lambda one: one.project, NO_PROJECT)
+            return lambda view: _holder(view, _PROJECT, NO_PROJECT)
     field = {"type": "instance_type"}.get(by, by)
     return lambda view: (getattr(view.info, field) or None) if view.info else None
 
 
+_USER, _PROJECT = attrgetter("user"), attrgetter("project")
+
+
 def _holder(view: NodeView, of: Callable[[wire.Process | wire.GpuAllocation], str | None], nameless: str) -> str | None:
-    """Who has most GPUs of a node."""
-    counts: Counter[str] = Counter()
+    """Who has most GPUs of a node. Most GPUs have one process: no sets are made for those, as it runs for every node of a fleet."""
+    counts: dict[str, int] = {}
     told = view.sample is not None
     for gpu in view.gpus:
-        holders = (*(gpu.processes or ()), *gpu.allocations)
-        counts.update({name for one in holders if (name := of(one))} or ({nameless} if holders else ()))
-        told &= gpu.held is not None
+        processes, given = gpu.processes, gpu.allocations
+        if not processes and not given:
+            told &= processes is not None
+        elif processes and not given and len(processes) == 1:
+            name = of(processes[0]) or nameless
+            counts[name] = counts.get(name, 0) + 1
+        else:
+            holders = (*(processes or ()), *given)
+            for name in {name for one in holders if (name := of(one))} or {nameless}:
+                counts[name] = counts.get(name, 0) + 1
     if counts:
         return min(counts, key=lambda name: (-counts[name], name))
     return NOBODY if told else None

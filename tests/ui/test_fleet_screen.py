@@ -8,7 +8,7 @@ import pytest
 from textual import events
 
 from agent import wire
-from tests.support.fleets import NOW, Clock, StubCatalog, gpu, idle_gpu, many, put, sample
+from tests.support.fleets import AT, NOW, Clock, StubCatalog, gpu, idle_gpu, lost_gpu, many, put, sample, small_fleet
 from tests.support.screens import line_with, make_app, press, running, table, text, tick
 from tui.fleet import Fleet
 from tui.format import usd
@@ -63,6 +63,31 @@ async def test_the_header_sums_all_nodes_and_the_status_exactly_the_rows_shown()
         status = line_with(app, "/bob")
         assert f"1 node  {usd(part.usd_per_hour)}/h" in status and usd(part.idle_usd_per_hour) in status
         assert f"~{usd(whole.usd_per_hour)}/h" in line_with(app, "now "), "the header stays"
+
+
+async def test_free_gpus_by_model_stand_in_the_header_where_there_is_room() -> None:
+    fleet = small_fleet()
+    put(fleet, "l4", tuple(idle_gpu(i, node="l4") for i in range(2)), now=NOW)
+    put(fleet, "t4", (gpu(0, users=(), model="Tesla T4"), gpu(1, users=(), model="Tesla T4"), gpu(2, model="Tesla T4")))
+    app, _ = make_app(fleet)
+    async with running(app, (120, 30)) as pilot:
+        assert "free 6 A100 · 2 T4" in text(app)
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert "free" in text(app), "shorter"
+
+
+async def test_a_node_of_sixteen_gpus_shows_each_where_there_is_room_and_pairs_where_there_is_not() -> None:
+    fleet = small_fleet()
+    gpus = tuple(idle_gpu(i, node="big") if i == 4 else lost_gpu(i, node="big") if i == 15 else gpu(i, node="big", util=1.0) for i in range(16))
+    put(fleet, "big", gpus, drain=wire.Drain(since=AT, by="ada"))
+    app, _ = make_app(fleet)
+    async with running(app, (140, 30)) as pilot:
+        assert "████○██████████✗" in line_with(app, "big ") and "drain" in line_with(app, "big ")
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        await pilot.pause()
+        assert "██▄████✗" in line_with(app, "big ")
 
 
 async def test_costs_are_unknown_until_the_ledger_was_read_and_partial_ones_say_so() -> None:

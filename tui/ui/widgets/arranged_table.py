@@ -96,9 +96,14 @@ class ArrangedTable(LineTable):
     def sort_column(self) -> Column:
         return self._column
 
+    @property
+    def shown_columns(self) -> list[tuple[Column, int]]:
+        """Those on the screen, with their widths."""
+        return self._sets[self._set]
+
     def shows(self, column: Column) -> bool:
         """Whether the column is on the screen."""
-        return any(shown is column for shown, _ in self._sets[self._set])
+        return any(shown is column for shown, _ in self.shown_columns)
 
     def held_seconds(self, now: float) -> int:
         """Whole seconds for which the order still holds still; 0 when it does not."""

@@ -72,7 +72,8 @@ class FleetTable(GroupedTable):
             case "state":
                 return ((fitted(f"{'▸' if self.folded(group.key) else '▾'} {len(group.views)}", cells), "title"),)
             case "node":
-                return _padded((("title", group.title), *_wrong(group)), cells)
+                told = any(shown.id == "instance_type" for shown, _ in self.shown_columns)
+                return _padded((("title", group.title), *(() if told else _wrong(group))), cells)
             case "instance_type":
                 return _padded(tuple((_STATE_STYLES[word], f"{count} {word}") for word, count in group.states), cells)
             case "region":
