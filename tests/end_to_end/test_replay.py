@@ -137,6 +137,13 @@ def test_commands_of_a_recording_tell_of_its_time(fleet: Path, recorded: Path) -
         done = say(*words)
         assert done.code == 2 and sentence in done.err, done.err
     assert rackrate_inside(fleet, "nodes", "--at", "-1s").code == 2
+    for screen in ("fleet", "costs"):
+        pictures = []
+        for name in ("one", "two"):
+            drawn = fleet / f"{name}.svg"
+            assert say("screenshot", "--screen", screen, "--at", "-1s", str(drawn)).code == 0
+            pictures.append(drawn.read_bytes())
+        assert pictures[0] == pictures[1] and b"REPLAY" in pictures[0]
     assert rackrate_inside(fleet, "nodes", "--record", file + "x").code == 1
     token = (fleet / "token").read_text().strip().encode()
     assert token not in recorded.read_bytes()

@@ -124,7 +124,7 @@ class RackrateScreen(Screen[None]):
         """Says in words that another time is shown, where no header does."""
         marks = list(self.query(TimeMark))
         wanted = self.rackrate.travel is not None and not any(header.display for header in self.query(Header))
-        if wanted and not marks:
+        if wanted and not marks and self.is_mounted:
             self.mount(TimeMark(), before=0)
         for mark in marks:
             if wanted:
