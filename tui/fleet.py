@@ -12,15 +12,13 @@ from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, Protocol
 
-import msgspec
-
 from agent import wire
 from tui.fleet_jobs import JobCounts, JobView, NodeJobs, NoticeView, node_clock
 from tui.fleet_totals import Totals as Totals
 from tui.fleet_totals import totals_of
 from tui.gpu_links import NodeLinks
-from tui.gpu_use import Use
 from tui.gpu_use import GpuUse as GpuUse
+from tui.gpu_use import Use
 from tui.gpu_use import gpu_use as gpu_use
 from tui.gpu_use import mean as mean
 from tui.past import Past
@@ -178,6 +176,19 @@ class NodeView:
         self.price_ratio = None if self._price is None else self._price.as_integer_ratio()
 
 
+class Tap(Protocol):
+    """Who listens to what a fleet is told, such as a recorder."""
+
+    def heard(self, view: NodeView, event: wire.Event) -> None:
+        """An event was applied."""
+
+    def failed(self, view: NodeView) -> None:
+        """The connection broke."""
+
+    def seeded(self, view: NodeView) -> None:
+        """A whole list of jobs came."""
+
+
 class Fleet:
     """All nodes by name. Give it events; ask it for views and sums."""
 
@@ -241,11 +252,6 @@ class Fleet:
         if changed and self.tap is not None:
             self.tap.failed(view)
         return {name} if changed else set()
-
-    @property
-    def catalog(self) -> Catalog | None:
-        """What its nodes are priced by; None: it is not read yet."""
-        return self._catalog
 
     def set_catalog(self, catalog: Catalog) -> set[str]:
         """The prices have been read (they may come after the first samples); returns the names of nodes that have one now."""

@@ -8,11 +8,20 @@ from random import Random
 import pytest
 
 from agent import wire
-from tests.support.fleets import AT, NOW, StubCatalog, gpu, idle_gpu, lost_gpu, put, small_fleet
+from tests.support.fleets import (
+    AT,
+    NOW,
+    StubCatalog,
+    gpu,
+    idle_gpu,
+    lost_gpu,
+    put,
+    small_fleet,
+)
 from tui.fleet import Fleet
-from tui.groups import NO_PROJECT, NOBODY, gpus_text, groupings, key_of, namer, split
 from tui.gpu_strip import strip, strip_text
 from tui.gpu_use import family, gpu_use
+from tui.groups import NO_PROJECT, NOBODY, gpus_text, groupings, key_of, namer, split
 
 TYPES = ("p4d.24xlarge", "p3.16xlarge", "p5.48xlarge", "g4dn.12xlarge", "x9.unheard")
 
