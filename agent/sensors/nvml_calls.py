@@ -27,7 +27,7 @@ _MISSING_FUNCTION = frozenset((pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML
 _MISSING_U32 = 0xFFFFFFFF
 _MISSING_U64 = 0xFFFFFFFFFFFFFFFF
 _MOST_WATTS = 20_000.0
-_MOST_MEGAHERTZ = 100_000
+MOST_MEGAHERTZ = 100_000
 _MOST_BYTES = 1 << 60
 _MICROSECONDS = 1_000_000
 
@@ -138,38 +138,9 @@ def _temperature_v(handle: Any) -> Answer:
 def _clock(kind: int) -> Read:
     def read(handle: Any) -> Answer:
         megahertz = pynvml.nvmlDeviceGetClockInfo(handle, kind)
-        return (megahertz * 1_000_000 if megahertz <= _MOST_MEGAHERTZ else None,)
+        return (megahertz * 1_000_000 if megahertz <= MOST_MEGAHERTZ else None,)
 
     return read
-
-
-def clock_max(kind: int) -> Callable[[Any], int | None]:
-    """The highest clock of the GPU, in hertz."""
-
-    def read(handle: Any) -> int | None:
-        megahertz = pynvml.nvmlDeviceGetMaxClockInfo(handle, kind)
-        return megahertz * 1_000_000 if 0 < megahertz <= _MOST_MEGAHERTZ else None
-
-    return read
-
-
-def persistence(handle: Any) -> bool:
-    """Whether the driver stays loaded while nobody uses the GPU."""
-    return pynvml.nvmlDeviceGetPersistenceMode(handle) == pynvml.NVML_FEATURE_ENABLED
-
-
-def display_active(handle: Any) -> bool:
-    """Whether a display is drawn by it."""
-    return pynvml.nvmlDeviceGetDisplayActive(handle) == pynvml.NVML_FEATURE_ENABLED
-
-
-_COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
-
-
-def compute_mode(handle: Any) -> str | None:
-    """Who may use it: `default` anybody, `exclusive_process` one process at a time, `prohibited` nobody."""
-    mode = pynvml.nvmlDeviceGetComputeMode(handle)
-    return _COMPUTE_MODES[mode] if 0 <= mode < len(_COMPUTE_MODES) else None
 
 
 def throttle_names(bits: int) -> tuple[str, ...] | None:

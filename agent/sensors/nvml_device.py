@@ -16,6 +16,7 @@ import pynvml
 from agent import wire
 from agent.sensors import mig as mig_instances
 from agent.sensors import nvml_calls as calls
+from agent.sensors import nvml_facts
 from agent.sensors.links import LinkWatcher
 from agent.sensors.processes import LABEL_LENGTH, ProcessTable, clean_text
 from agent.sensors.xid import XidWatcher
@@ -127,8 +128,8 @@ class GpuReader:
             pcie_generation_max=_or_none(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
             pcie_width_max=_or_none(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
             numa_node=_numa_node(handle, bus, self._shared.sys_root),
-            clock_sm_max_hertz=_or_none(calls.clock_max(pynvml.NVML_CLOCK_SM), handle),
-            clock_memory_max_hertz=_or_none(calls.clock_max(pynvml.NVML_CLOCK_MEM), handle),
+            clock_sm_max_hertz=_or_none(nvml_facts.clock_max(pynvml.NVML_CLOCK_SM), handle),
+            clock_memory_max_hertz=_or_none(nvml_facts.clock_max(pynvml.NVML_CLOCK_MEM), handle),
         )
 
     # ---- reading ---------------------------------------------------------------------------------------------------
@@ -208,9 +209,9 @@ class GpuReader:
             memory_total_bytes=values.get("memory_total_bytes") or self.identity.memory_total_bytes,
             power_limit_watts=values.get("power_limit_watts"),
             mig_enabled=values.get("mig_enabled"),
-            persistence_enabled=_or_none(calls.persistence, self._handle),
-            display_active=_or_none(calls.display_active, self._handle),
-            compute_mode=_or_none(calls.compute_mode, self._handle),
+            persistence_enabled=_or_none(nvml_facts.persistence, self._handle),
+            display_active=_or_none(nvml_facts.display_active, self._handle),
+            compute_mode=_or_none(nvml_facts.compute_mode, self._handle),
         )
 
     def _xid_fields(self) -> dict[str, Any]:

@@ -36,6 +36,11 @@ def busy_agent() -> NodeAgent:
         temperature_celsius=61.0,
         throttle_reasons=("sw_power_cap",),
         xid_counts={"79": 2},
+        pcie_receive_bytes_per_second=2.5e9,
+        pcie_transmit_bytes_per_second=1.5e9,
+        nvlinks=18,
+        nvlinks_down=(3, 7),
+        nvlink_receive_bytes_per_second=3e10,
         processes=(process, msgspec.structs.replace(process, kind="graphics", job=None), process),
         unsupported=("fan_ratio",),
     )
@@ -121,6 +126,13 @@ def test_readings_appear_under_their_units() -> None:
     assert value(series, "rackrate_gpu_state", state="lost", **labels) == 0
     assert value(series, "rackrate_gpu_throttle_reason", reason="sw_power_cap", **labels) == 1
     assert value(series, "rackrate_gpu_throttle_reason", reason="hw_slowdown", **labels) == 0
+    assert value(series, "rackrate_gpu_pcie_receive_bytes_per_second", **labels) == 2.5e9
+    assert value(series, "rackrate_gpu_pcie_transmit_bytes_per_second", **labels) == 1.5e9
+    assert value(series, "rackrate_gpu_nvlinks", **labels) == 18
+    assert value(series, "rackrate_gpu_nvlinks_down", **labels) == 2
+    assert value(series, "rackrate_gpu_nvlink_receive_bytes_per_second", **labels) == 3e10
+    assert value(series, "rackrate_gpu_nvlink_transmit_bytes_per_second", **labels) is None
+    assert value(series, "rackrate_gpu_nvlinks", gpu="1") is None
     assert value(series, "rackrate_host_cpu_utilization_ratio", node="n1") == 0.25
     assert value(series, "rackrate_host_filesystem_available_bytes", mount="/") == 5
     assert value(series, "rackrate_sensor_success", sensor="nvml") == 1

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ import pytest
 
 from agent import wire
 from agent.errors import AgentFault, ConfigurationError
+from agent.history_level import LevelSpec
 from agent.simulate import SimulatedNode, backfill, build_nodes, close_nodes, simulate, tick
 from agent.simulation.demo import LOST_NODE, plan_demo
-from agent.simulation.fleet import plan_fleet
+from agent.simulation.fleet import plan_fleet, plan_preset
 
 ROOT = Path(__file__).resolve().parents[2]
 NOON = 1_790_596_800 + 12 * 3600  # Monday 28 September 2026, UTC
@@ -273,3 +275,16 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     os.chmod(path, 0o644)
     with pytest.raises(AgentFault, match="chmod 600"):
         simulate(nodes=1, token_file=path)
+
+
+def test_the_past_of_the_plots_is_filled_at_each_of_its_steps_and_goes_on_with_what_was_measured() -> None:
+    (node,) = build_nodes([plan_preset("1xL4", "past")], 1, None)
+    now_ms = 1_780_000_000_000
+    node.step(now_ms + 500)
+    for level in (LevelSpec(10, 360), LevelSpec(600, 1008)):
+        assert sum(1 for _ in node.recall(level, now_ms)) == level.rows
+        points = next(iter(node.agent.history_of(level.reach_seconds).gpus.values()))
+        assert len(points) >= level.rows - 1
+        assert all(b.taken_at - a.taken_at <= timedelta(seconds=level.step_seconds) for a, b in pairwise(points))
+    assert node.agent.history_of(60).gpus, "the second that was measured is there still"
+    close_nodes([node])

@@ -311,3 +311,20 @@ def test_xids_from_before_the_agent_was_started_are_not_told() -> None:
         told = NodeModel(plan, seed, watched_since=MONDAY_NOON + 1.0).gpus_at(NOON_MS + 1000)
         assert all(not gpu.xid_counts and gpu.xid_last is None for gpu in told)
     assert NodeModel(plan, 1, watched_since=MONDAY_NOON).gpus_at(NOON_MS)[5].xid_counts == {"79": 1}
+
+
+def test_launchers_stand_above_the_processes_of_their_jobs_and_links_follow_the_work() -> None:
+    model = NodeModel(plan_preset("8xA100", "tree"), 3)
+    found = 0
+    for hour in range(0, 96, 3):
+        at_ms = 1_780_000_000_000 + hour * 3_600_000
+        above = {one.pid: one for one in model.ancestors_at(at_ms)}
+        for gpu in model.gpus_at(at_ms):
+            assert (gpu.nvlinks, gpu.nvlinks_down) == (12, ()) and gpu.links_at is not None
+            assert 0 <= at_ms / 1000 - gpu.links_at.timestamp() + gpu.index <= 20
+            assert gpu.pcie_receive_bytes_per_second and gpu.pcie_receive_bytes_per_second < 16 * 1.97e9
+            for process in gpu.processes or ():
+                found += 1
+                assert above[process.parent_pid or 0].job == process.job and process.cpu_ratio is not None
+    assert found > 20
+    assert model.gpus_at(at_ms) == NodeModel(plan_preset("8xA100", "tree"), 3).gpus_at(at_ms)
