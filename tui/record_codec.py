@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import compress
+from operator import ne
 from typing import Any, TypeVar
 
 import msgspec
@@ -158,10 +160,13 @@ def difference(old: Doc, new: Doc) -> Doc:
 def growth(old: msgspec.Struct, new: msgspec.Struct) -> Doc:
     """`difference(pack(old), pack(new))`, in a fifth of the time: only what differs is packed."""
     change: dict[int | str, Any] = {}
-    for (key, default), before, value in zip(_fields(type(new)), astuple(old), astuple(new), strict=True):
-        if before is value or before == value:
-            continue
-        if value == default:
+    fields, befores, values = _fields(type(new)), astuple(old), astuple(new)
+    for place in compress(range(len(fields)), map(ne, befores, values)):
+        (key, default, parts), before, value = fields[place], befores[place], values[place]
+        if parts is not None and type(value) is float and type(before) is float:
+            if grown := round(value * parts) - round(before * parts):
+                change[key] = grown
+        elif value == default:
             change[key] = None
         elif before == default:
             change[key] = _one(key, value)
@@ -170,17 +175,19 @@ def growth(old: msgspec.Struct, new: msgspec.Struct) -> Doc:
                 change[key] = found
         elif type(value) is tuple and len(value) == len(before) and all(isinstance(one, msgspec.Struct) for one in value):
             pairs = enumerate(zip(before, value, strict=True))
-            if parts := {place: found for place, (a, b) in pairs if a != b and (found := growth(a, b))}:
-                change[key] = parts
+            if grew := {place: found for place, (a, b) in pairs if a != b and (found := growth(a, b))}:
+                change[key] = grew
         elif (a := _one(key, before)) != (b := _one(key, value)):
             change[key] = _changed(a, b)
     return change
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[int | str, Any], ...]:
-    """Of each field its key, and the value with which it is left out."""
-    return tuple((_NUMBER.get(field.name, field.name), _default(field)) for field in msgspec.structs.fields(kind))
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[int | str, Any, float | None], ...]:
+    """Of each field its key, the value with which it is left out, and into how many parts one is cut."""
+    return tuple(
+        (_NUMBER.get(field.name, field.name), _default(field), PARTS.get(field.name)) for field in msgspec.structs.fields(kind)
+    )
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
