@@ -104,3 +104,20 @@ async def test_without_groups_left_and_right_say_how_to_make_some() -> None:
     async with running(app) as pilot:
         await press(pilot, "left")
         assert "o puts the nodes into groups" in text(app)
+
+
+async def test_groups_fold_and_rows_are_marked_with_the_mouse() -> None:
+    app, _ = make_app(small_fleet())
+    async with running(app, (100, 24)) as pilot:
+        app.screen.action_group_by("user")  # type: ignore[attr-defined]
+        await press(pilot, "home")
+        ada = key_of("user", "ada")
+        await pilot.click("#nodes", offset=(3, 1))
+        assert "▸ 1" in line_with(app, "ada ") and table(app).cursor_key == ada
+        await pilot.click("#nodes", offset=(3, 1))
+        assert "▾ 1" in line_with(app, "ada ")
+        await pilot.click("#nodes", offset=(1, 2))
+        await pilot.pause()
+        assert table(app).targets() == ["a100-busy"] and "● 1 marked:" in text(app)
+        await pilot.click("#nodes", offset=(0, 2))
+        assert not table(app).marks

@@ -33,6 +33,6 @@ TABLES_ACTIONS: tuple[Action, ...] = (
            call="fold_all(False)", scopes=("fleet",)),
     Action(id="move", keys=(), shown="arrows PgUp PgDn Home End", title="Move; the order of rows holds still meanwhile",
            group="Move", call="", scopes=EVERYWHERE, palette=False),
-    Action(id="mouse", keys=(), shown="click, wheel", title="Click a row, a title to sort by it; twice to open",
+    Action(id="mouse", keys=(), shown="click, wheel", title="Click a row, before it to mark it, a title to sort by it; twice to open",
            group="Move", call="", scopes=("fleet", "alerts", "events", "jobs", "budgets", *MONEY), palette=False),
 )  # fmt: skip

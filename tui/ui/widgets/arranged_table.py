@@ -195,12 +195,18 @@ class ArrangedTable(LineTable):
 
     def toggle_mark(self) -> None:
         """Marks the row under the cursor, or takes its mark away, and moves on."""
-        keys = set(self.keys_under(self.cursor_key))
-        if not keys:
-            return
-        self._marked_last = None if keys <= self.marks else self.cursor_key
-        self._set_marks(self.marks - keys if keys <= self.marks else self.marks | keys)
+        self._toggle()
         self.move_to(self.position(self.cursor_key) + 1)
+
+    def _toggle(self) -> None:
+        keys = set(self.keys_under(self.cursor_key))
+        if keys:
+            self._marked_last = None if keys <= self.marks else self.cursor_key
+            self._set_marks(self.marks - keys if keys <= self.marks else self.marks | keys)
+
+    def gutter_clicked(self, key: str) -> None:
+        if self.MARKABLE:
+            self._toggle()
 
     def mark_range(self) -> None:
         """Marks the rows from the one that was marked last to the cursor; without one, the row under the cursor."""

@@ -136,6 +136,10 @@ class GroupedTable(ArrangedTable):
         self.refresh_rows({key for key in self.keys if is_group(key)})
         self.keep_in_view()
 
+    def opens_at(self, key: str, x: int) -> bool:
+        """On the sign that says whether a group is folded."""
+        return is_group(key) and x < self.gutter_cells + 2
+
     def keys_under(self, key: str | None) -> list[str]:
         return [view.name for view in self._members[key]] if key in self._members else super().keys_under(key)
 

@@ -315,9 +315,19 @@ class LineTable(ScrollView, can_focus=True):
         index = event.y - 1 + round(self.scroll_y)
         if index >= len(self.keys):
             return
+        key = self.keys[index]
         self.move_to(index)
-        if event.chain >= 2:
-            self.post_message(self.Opened(self.keys[index]))
+        if event.x < self.gutter_cells:
+            self.gutter_clicked(key)
+        elif event.chain >= 2 or self.opens_at(key, event.x):
+            self.post_message(self.Opened(key))
+
+    def gutter_clicked(self, key: str) -> None:
+        """The row was clicked before its first column."""
+
+    def opens_at(self, key: str, x: int) -> bool:
+        """Whether one click is enough there."""
+        return False
 
     def _click_title(self, x: int) -> None:
         for (ident, _, cells, _), start in zip(self.titles, self._starts(), strict=True):
