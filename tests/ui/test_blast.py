@@ -305,6 +305,19 @@ async def test_on_the_screen_of_a_gpu_its_alerts_are_paused_its_share_set_and_it
         assert [call[1:3] for call in changes(nodes)[1:]] == [("resume_alerts", "ab"), ("mps_set", "GPU-gpu-01-3")]
 
 
+async def test_rows_of_other_tables_are_copied_as_they_are_shown() -> None:
+    app, clock, _ = acting()
+    copied: list[tuple[str, str]] = []
+    app.copy_text = lambda text, what: copied.append((text, what))  # type: ignore[method-assign]
+    async with running(app, (100, 20)) as pilot:
+        app.fleet.apply("gpu-01", wire.AlertEvent(alert=alert("gpu-01")), NOW)
+        app.tick()
+        await press(pilot, "E")
+        await until(lambda: app.screen.table.keys)  # type: ignore[attr-defined]
+        await press(pilot, "end", "y")
+        assert copied and "\t" in copied[0][0] and copied[0][1] == "the row"
+
+
 # -- nothing by itself ---------------------------------------------------------------------------------------------
 
 

@@ -131,6 +131,19 @@ class NodeActions(Blasting):
             self._this.copy_text("\n".join(fmt.clean(view.name) for view in views), what)
 
 
+    def action_copy_rows(self) -> None:
+        """The rows that are marked, else the one under the cursor, as they are shown: a row a line, a tab between cells."""
+        from tui.ui.widgets.line_table import LineTable
+
+        for table in self.screen.query(LineTable):
+            marked = getattr(table, "targets", None)
+            keys = marked() if marked is not None else [key for key in (table.cursor_key,) if key]
+            rows = ["\t".join("".join(part for part, _ in cell).strip() for cell in table.cells_of(key)) for key in keys]
+            if rows:
+                return self._this.copy_text("\n".join(rows), "the row" if len(rows) == 1 else counted(len(rows), "row"))
+        self.say("There is no row to copy.", "dim", 5.0)
+
+
 def _wrong(parse: Callable[[str], object], text: str) -> str | None:
     """Why a text cannot be taken; None: it can."""
     try:

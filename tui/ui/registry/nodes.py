@@ -13,6 +13,8 @@ NODES_ACTIONS: tuple[Action, ...] = (
            call="app.mps_share", scopes=("node", "gpu"), footer="share", late=True, changes=True),
     Action(id="copy_names", keys=("y", "ctrl+insert"), shown="y", title="Copy the node's name, the GPU's UUID, or what the alert says", group="Nodes",
            call="app.copy_names", scopes=("fleet", "node", "gpu", "alerts")),
+    Action(id="copy_rows", keys=("y", "ctrl+insert"), shown="y", title="Copy the row as it is shown", group="Look",
+           call="app.copy_rows", scopes=("events", "costs", "budgets", "market", "advice")),
     Action(id="take_back", keys=("z", "shift+f10"), shown="z", title="Take back what waits to be done, within five seconds", group="Nodes",
            call="app.take_back", scopes=LOOKS),
 )  # fmt: skip
