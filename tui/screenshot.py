@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import Failed, WrongUsage
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
     from tui.commands.context import Context
     from tui.commands.recorded import RecordedContext
     from tui.config import NodeConfig
@@ -77,7 +75,7 @@ async def draw_recorded(
 @contextlib.asynccontextmanager
 async def recorded_app(
     context: RecordedContext, size: tuple[int, int], theme: str = "", **options: Any
-) -> AsyncIterator[tuple[RackrateApp, Pilot[None]]]:
+) -> AsyncIterator[tuple[RackrateApp, Any]]:
     """The app at the moment of a recording, with its fleet and its money there."""
     from tui.ui.start import replay_app
     from tui.ui.theme import DARK
@@ -92,7 +90,7 @@ async def recorded_app(
         yield app, pilot
 
 
-async def picture_of(app: RackrateApp, pilot: Pilot[None]) -> str:
+async def picture_of(app: RackrateApp, pilot: Any) -> str:
     """What is on the screen, once all that it reads is there."""
     await pilot.pause()
     await _until(lambda: not app.is_reading and not app.asking.is_waiting, READING_SECONDS)

@@ -148,9 +148,15 @@ class TimeTravel(Navigation):
             self._say("This is live.")
         elif travel.keeps_files:
             travel.speed = 0
-            self._seek(travel.recording.ends_ms)
+            self._start(self._to_newest(travel))
         else:
             self._return()
+
+    async def _to_newest(self, travel: Travel) -> None:
+        """The recorder may have written more meanwhile."""
+        await asyncio.to_thread(travel.recording.look_again)
+        if self.travel is travel:
+            self._seek(travel.recording.ends_ms)
 
     def action_time_run(self) -> None:
         """Stand still, go on at 1, 10 or 60 seconds a second, in turn."""
