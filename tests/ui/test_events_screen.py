@@ -23,7 +23,10 @@ async def test_events_go_on_in_the_background_and_lead_to_what_they_are_about() 
         assert row.startswith("▌ 14:05:") and "job" in row and "3s" in row
         assert "✗ 0abc" in line_with(app, "oom,") and "2h" in line_with(app, "oom,") and "! is stale" in line_with(app, "gpu-01          !")
         assert "✗ " in line_with(app, " events  ") and "job " in line_with(app, " events  ")
-        await press(pilot, "enter")
+        tell(app.fleet, job(21, name="newer", started_at=clock.now()), now=clock.at)
+        await tick(app, pilot, clock, 3)
+        assert line_with(app, "newer").startswith("▌") and "order held" not in text(app), "who stands on the newest stays there"
+        await press(pilot, "down", "enter")
         assert app.screen.ident == ident(20)  # type: ignore[attr-defined]
         await press(pilot, "escape", "slash", *"kind:node node:gpu-02", "enter", "enter")
         assert app.screen.place.of == ("gpu-02",)  # type: ignore[attr-defined]

@@ -57,7 +57,9 @@ class EventsTable(ArrangedTable):
         on_newest = self.sort_column.id == "when" and self._descending and self.position(self.cursor_key) == 0
         super().order_rows(now)
         if on_newest and self.keys and self.cursor_key != self.keys[0]:
-            self.move_to(0)
+            self.cursor_key = self.keys[0]  # not `move_to`: nobody moved, so the order need not hold still
+            self.scroll_to(y=0, animate=False)
+            self.refresh(self.size.region)
 
     @property
     def chosen(self) -> EventLook | None:
