@@ -149,6 +149,17 @@ def test_in_a_browser_the_fleet_is_shown_takes_keys_and_each_tab_is_a_process_th
         first.keyboard.press("Enter")
         shows(first, "node 1 of 3", "p4d")
 
+        downloads: list[Any] = []
+        first.on("download", lambda download: downloads.append(download))
+        first.keyboard.press("c")
+        shows(first, "› costs", "(idle)")
+        first.keyboard.press("e")
+        shows(first, "to the browser")
+        until(lambda: first.wait_for_timeout(100) or bool(downloads), "the export does not reach the browser")
+        assert downloads[0].suggested_filename.startswith("costs-") and "cost" in Path(downloads[0].path()).read_text().partition("\n")[0]
+        first.keyboard.press("Escape")
+        shows(first, "node 1 of 3")
+
         first.set_viewport_size({"width": 600, "height": 300})
         until(lambda: first.evaluate("() => window.shown.cols") < columns - 20, "the terminal does not follow the window")
         until(lambda: len(shows(first, "node 1 of 3").rstrip().split("\n")) <= 17, "it is not drawn in the smaller window")
@@ -169,7 +180,8 @@ def test_in_a_browser_the_fleet_is_shown_takes_keys_and_each_tab_is_a_process_th
         first.keyboard.press("q")
         until(lambda: "-closed" in first.evaluate("() => document.body.className"), "the page does not say that the app has ended")
         until(lambda: not serving.tabs(), "the app has ended and its process has not")
-        first.keyboard.press("Enter")
+        with first.expect_navigation():
+            first.keyboard.press("Enter")
         shows(first, f"{NODES} live")
         assert not elsewhere, elsewhere
         pid = serving.tabs()[0]

@@ -69,7 +69,7 @@ class Asking:
             raise Failed(f"{name} cannot be asked from here: it is not among the configured nodes.")
         return self._client_for(self._nodes[name])
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Runs it beside the app. An error that it did not expect is a notice, not the end of the program."""
         task = asyncio.create_task(work)
         self._tasks.add(task)

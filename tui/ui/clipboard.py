@@ -11,6 +11,7 @@ user's own machine (no `SSH_*`) pbcopy, wl-copy, xclip or xsel is asked.
 from __future__ import annotations
 
 import base64
+import io
 import os
 import re
 import shutil
@@ -113,7 +114,9 @@ class Copying(App[None]):
         self._clipboard = text  # what Ctrl+V puts into a field
         commands = [] if self.is_headless or self.is_web else programs(self.copy_environ)
         sequence = osc52(text, self.copy_environ)
-        if not commands and sequence is not None:
+        if sequence is None and self.is_web:
+            self.hand_over(FILE_NAME, text.encode("utf-8", "replace"))
+        elif not commands and sequence is not None:
             self._by_terminal(sequence, what)
         else:
             threading.Thread(target=self._by_others, args=(text, what, commands, sequence), daemon=True, name="rackrate-copy").start()
@@ -145,6 +148,11 @@ class Copying(App[None]):
         home = str(Path.home())
         shown = f"~{path.removeprefix(home)}" if path.startswith(f"{home}/") else path
         return f"{what}: too large for the terminal's clipboard, written to {shown}", "idle"
+
+    def hand_over(self, name: str, content: bytes) -> None:
+        """A file for the person at the browser: a path of this machine would help nobody there."""
+        self.deliver_binary(io.BytesIO(content), save_filename=name)
+        self.tell_copied(f"sent {name} to the browser")
 
     def _copy_folder(self) -> Path:
         if self.files.data_dir is not None:

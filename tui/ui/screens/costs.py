@@ -7,6 +7,7 @@ the new one is there, never beside it. The export writes the cells that are on t
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -229,6 +230,9 @@ class CostsScreen(TableScreen):
         name = f"costs-{groups.month.label}-{groups.grouping.title.replace('/', '-').replace(' ', '-').lower()}.csv"
         count = len(self.table.shown)
         rows = list(self.table.shown)
+        if self.app.is_web:
+            self.rackrate.asking.start(self._send(groups, rows, name))
+            return
         question = f"Write the {count} row{'s' * (count != 1)} on the screen as CSV to"
         hint = f"In {Path.cwd()} unless it begins with / or ~. Enter writes a new file, Esc writes nothing."
 
@@ -238,15 +242,22 @@ class CostsScreen(TableScreen):
 
         self.app.push_screen(AskText(question, hint, name), answered)
 
-    async def _write(self, groups: Groups, rows: Sequence[GroupRow], path: Path) -> None:
+    async def _write(self, groups: Groups, rows: Sequence[GroupRow], path: Path) -> bool:
         from pricing.errors import PricingError
 
         try:
             await asyncio.to_thread(write_rows, groups, [row.cells for row in rows], path)
         except (OSError, PricingError, RackrateError) as error:
             self.note(fmt.clean(str(error)), "lost")
-            return
+            return False
         self.note(f"wrote {fmt.clean(str(path))}: {len(rows)} rows", "accent")
+        return True
+
+    async def _send(self, groups: Groups, rows: Sequence[GroupRow], name: str) -> None:
+        """To the browser, where the app is served."""
+        with tempfile.TemporaryDirectory(prefix="rackrate-") as folder:
+            if await self._write(groups, rows, Path(folder) / name):
+                self.rackrate.hand_over(name, (Path(folder) / name).read_bytes())
 
     def on_line_table_opened(self, event: LineTable.Opened) -> None:
         self.action_open()
