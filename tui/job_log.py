@@ -147,7 +147,7 @@ class LogBuffer:
 
     def _extend(self, part: _Part | wire.LogPage) -> None:
         """The lines of what comes behind."""
-        pieces, starts = _split(part)
+        pieces, starts = split_lines(part.text, part.offset, part.next_offset)
         look, lines = PLAIN, self.lines
         if lines:
             pieces[0], starts[0], look = lines.texts[-1] + pieces[0], lines.starts[-1], lines.looks[-1]
@@ -158,7 +158,7 @@ class LogBuffer:
         if not self.lines or "\n" not in self._parts[0].text:
             return False
         rest = self._parts[0].text.partition("\n")[0]
-        pieces, starts = _split(page)
+        pieces, starts = split_lines(page.text, page.offset, page.next_offset)
         pieces[-1] += rest
         if len(pieces[-1]) > LONGEST_LINE:
             return False
@@ -206,15 +206,16 @@ class LogBuffer:
         self.generation += 1
 
 
-def _split(part: _Part | wire.LogPage) -> tuple[list[str], list[int]]:
-    """Its lines, and the byte at which each begins: replaced bytes make it longer, then the starts are spread evenly."""
-    pieces = part.text.split("\n")
-    lengths = map(len, pieces) if part.text.isascii() else (len(piece.encode("utf-8", "replace")) for piece in pieces)
-    ends = list(accumulate((length + 1 for length in lengths), initial=0))
-    size, told = part.next_offset - part.offset, ends.pop() - 1
+def split_lines(text: str, offset: int, end: int) -> tuple[list[str], list[int]]:
+    """The lines of the bytes from `offset` to `end`, and the byte at which each begins: bytes that were replaced make the text
+    longer, then the beginnings are spread evenly."""
+    pieces = text.split("\n")
+    lengths = map(len, pieces) if text.isascii() else (len(piece.encode("utf-8", "replace")) for piece in pieces)
+    starts = list(accumulate((length + 1 for length in lengths), initial=0))
+    size, told = end - offset, starts.pop() - 1
     if told != size and told > 0:
-        return pieces, [part.offset + at * size // told for at in ends]
-    return pieces, [part.offset + at for at in ends]
+        return pieces, [offset + at * size // told for at in starts]
+    return pieces, [offset + at for at in starts]
 
 
 def _made(pieces: list[str], starts: list[int], look: Look) -> tuple[list[str], list[Look], list[int]]:

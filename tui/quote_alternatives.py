@@ -97,13 +97,9 @@ def _spot(at: Situation, info: wire.NodeInfo, price: Fraction, found: object) ->
     on_demand = normal.price.fraction if known and normal.price is not None else None
     work = None if on_demand is None else cost_of_work(price, on_demand, risk, lost)
     more = Fraction(1 + risk.per_hour * lost).limit_denominator(10_000)
-    every = 1 / risk.per_hour
-    against = [
-        f"It is taken away about every {every:.0f} h ({risk.source})." if every >= 2 else
-        f"It is taken away about {risk.per_hour:.1f} times an hour ({risk.source}).",
-        f"Each time loses about {lost * 60:.0f} min, if it saves every {CHECKPOINT_HOURS * 60:.0f} min (assumed); without"
-        " checkpoints everything is lost.",
-    ]  # fmt: skip
+    often = f"every {1 / risk.per_hour:.0f} h" if risk.per_hour <= 0.5 else f"{risk.per_hour:.1f} times an hour"
+    saves = f"if it saves every {CHECKPOINT_HOURS * 60:.0f} min (assumed); without checkpoints everything is lost"
+    against = [f"It is taken away about {often} ({risk.source}).", f"Each time loses about {lost * 60:.0f} min, {saves}."]
     if not at.spec.interruptible:
         against.append("The job is not marked as interruptible.")
     return Alternative(

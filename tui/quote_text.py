@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tui import format as fmt
 from tui.job_rows import span
-from tui.quote import Alternative, Quote
+from tui.quote import Alternative, Quote, cost_of
 from tui.records import money
 
 
@@ -57,9 +57,9 @@ def _expected(quote: Quote) -> Iterator[Part]:
         yield Part("expected", "not known: no time limit is set, and the same command has not run to its end before", "dim")
     if quote.most_usd is not None:
         by = f"its time limit of {span(float(quote.limit_seconds))}" if quote.limit_seconds is not None else "its budget"
-        if quote.limit_seconds is not None and quote.usd_per_hour is not None:
-            if quote.most_usd < quote.usd_per_hour * quote.limit_seconds / 3600:
-                by = "its budget, which ends it before its time limit"
+        whole = cost_of(quote.usd_per_hour, quote.limit_seconds)
+        if whole is not None and quote.most_usd < whole:
+            by = "its budget, which ends it before its time limit"
         yield Part("at most", f"{fmt.usd(quote.most_usd)}, by {by}", "text")
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterator
 
 from agent import wire
 from agent.client import ClientError
 from tui.errors import RackrateError
-from tui.job_log import LogBuffer, cut_line
+from tui.job_log import LogBuffer, cut_line, split_lines
 from tui.job_search import Wanted, plain_of
 from tui.sgr import last_turn
 from tui.ui.log_follow import Ask
@@ -24,8 +23,6 @@ SLICE_CHARACTERS = 32_768
 """Looked through between two turns of the loop."""
 AGAIN_SECONDS = 2.0
 MOST_FOUND = 100_000
-Lines = Iterable[tuple[str, int]]
-"""(text, byte at which it begins)."""
 
 
 class LogSearch:
@@ -178,7 +175,7 @@ class LogSearch:
         if offset > self._first and len(rows) > 1:
             rows = rows[1:]  # it begins further up
         self._take(await self._matching(rows, text), front=True)
-        self.low = offset if offset <= self._first else rows[0][1]
+        self.low = rows[0][1] if rows and offset > self._first else offset
         self._changed()
         return True
 
@@ -215,11 +212,9 @@ def _whole_lines(page: wire.LogPage) -> tuple[list[tuple[str, int]], int]:
 
 
 def _lines_of(text: str, offset: int, end: int) -> Iterator[tuple[str, int]]:
-    """As the window has them: cut, and as at their end; the starts are spread evenly where bytes were replaced."""
-    pieces = text.split("\n")
-    lengths = map(len, pieces) if text.isascii() else (len(piece.encode("utf-8", "replace")) for piece in pieces)
-    starts = list(accumulate((length + 1 for length in lengths), initial=0))
-    told, size = starts.pop() - 1, end - offset
-    for piece, at in zip(pieces, starts, strict=True):
-        if piece or at < told:
-            yield from cut_line(last_turn(piece), offset + (at if told == size or told <= 0 else at * size // told))
+    """As the window has them: cut, and as at their end; behind the last line end there is none."""
+    pieces, starts = split_lines(text, offset, end)
+    if not pieces[-1]:
+        pieces, starts = pieces[:-1], starts[:-1]
+    for piece, start in zip(pieces, starts, strict=True):
+        yield from cut_line(last_turn(piece), start)
