@@ -35,6 +35,7 @@ SPANS = (
     Span("1 min", 60, 1), Span("5 min", 300, 1), Span("15 min", 900, 1), Span("1 h", 3600, 10), Span("6 h", 21_600, 60),
     Span("24 h", 86_400, 60), Span("7 days", 604_800, 600),
 )  # fmt: skip
+MOST_CURVES = 100
 FIRST = 2
 """15 minutes: the longest that moves with each second."""
 
@@ -45,6 +46,9 @@ class Track:
     def __init__(self, step_seconds: float = 1.0) -> None:
         self.step_seconds = step_seconds
         self.times: list[float] = []
+        self._version = 0
+        self._sums: dict[tuple[tuple[str, ...], Field], Values] = {}
+        self._curves: dict[tuple[tuple[str, ...], Field, int], _Drawn] = {}
         self._gpus: dict[str, tuple[Values, Values, Values, Values]] = {}
 
     @classmethod
@@ -92,6 +96,7 @@ class Track:
         at = sample.taken_at.timestamp()
         if self.times and at == self.times[-1]:
             return False
+        self._version += 1
         self._cut(bisect_left(self.times, at))
         count = len(self.times)
         self.times.append(at)
@@ -106,6 +111,8 @@ class Track:
         return True
 
     def _cut(self, count: int) -> None:
+        if count < len(self.times):
+            self._sums.clear()
         del self.times[count:]
         for columns in self._gpus.values():
             for column in columns:
@@ -116,6 +123,7 @@ class Track:
         if self.times and self.times[0] < self.times[-1] - 2 * seconds:
             first = bisect_left(self.times, self.times[-1] - seconds - 2 * self.step_seconds)
             del self.times[:first]
+            self._sums.clear()
             for columns in self._gpus.values():
                 for column in columns:
                     del column[:first]
@@ -125,13 +133,31 @@ class Track:
         columns = self._gpus.get(uuid)
         return columns[FIELDS.index(field)] if columns else []
 
-    def together(self, uuids: Sequence[str], field: Field) -> Values:
-        """All GPUs as one: memory and power in sum, the mean of the utilisation, the highest temperature.
+    def together(self, uuids: tuple[str, ...], field: Field) -> Values:
+        """Several GPUs as one: memory and power in sum, the mean of the utilisation, the highest temperature.
 
-        A moment at which any of them is not known has no sum.
+        A moment at which any of them is not known has no sum. What was worked out before is kept.
         """
-        columns = [values for uuid in uuids if (values := self.values(uuid, field))]
-        return [_together([column[n] for column in columns if n < len(column)], field) for n in range(len(self.times))]
+        if len(uuids) == 1:
+            return self.values(uuids[0], field)
+        found = self._sums.setdefault((uuids, field), [])
+        if len(found) < len(self.times):
+            columns = [values for uuid in uuids if (values := self.values(uuid, field))]
+            found += [_together([column[n] for column in columns], field) for n in range(len(found), len(self.times))]
+        return found
+
+    def curve(self, uuids: tuple[str, ...], field: Field, start: float, end: float, count: int) -> Curve:
+        """As `curve` draws it. Worked out anew when the stretch moves, or a quarter of a column has come."""
+        key, newest = (uuids, field, count), self.times[-1] if self.times else 0.0
+        drawn = self._curves.get(key)
+        if drawn is not None and drawn.start == start:
+            if drawn.version == self._version or 0 <= newest - drawn.newest < (end - start) / count / 4:
+                return drawn.curve
+        found = curve(self.times, self.together(uuids, field), self.step_seconds, start, end, count)
+        if len(self._curves) > MOST_CURVES:
+            self._curves.clear()
+        self._curves[key] = _Drawn(self._version, start, newest, found)
+        return found
 
 
 def _together(values: list[float | None], field: Field) -> float | None:
@@ -159,6 +185,15 @@ class Curve(NamedTuple):
     highest: float | None
     known_ratio: float
     """Part of the span that is known."""
+
+
+class _Drawn(NamedTuple):
+    """A curve as it was worked out, with what it was worked out of."""
+
+    version: int
+    start: float
+    newest: float
+    curve: Curve
 
 
 def curve(times: Sequence[float], values: Sequence[float | None], step: float, start: float, end: float, count: int) -> Curve:

@@ -66,9 +66,9 @@ def test_all_gpus_together_are_mean_sum_and_highest_and_an_unknown_part_makes_no
     track.add(sample(0, 0.25, 0.75))
     track.add(sample(1, 0.25, None))
     track.add(sample(2, None, None))
-    assert track.together(["G0", "G1"], "utilization") == [0.5, 0.25, None]
-    assert track.together(["G0", "G1"], "power") == [100.0, None, None]
-    assert track.together(["G0", "G1"], "temperature") == [None, None, None]
+    assert track.together(("G0", "G1"), "utilization") == [0.5, 0.25, None]
+    assert track.together(("G0", "G1"), "power") == [100.0, None, None]
+    assert track.together(("G0", "G1"), "temperature") == [None, None, None]
 
 
 def test_a_gap_stays_a_gap_and_counts_in_no_mean() -> None:
@@ -101,3 +101,29 @@ def test_a_plot_moves_by_whole_columns_and_ends_with_the_newest(newest: float, s
     width = (end - start) / columns
     assert newest <= end + 1e-6 and end - newest <= width + 1e-6
     assert window(newest + width / 1000, span, columns)[1] in (end, pytest.approx(end + width))  # type: ignore[arg-type]
+
+
+def test_what_was_drawn_is_kept_until_a_quarter_of_a_column_has_come_or_time_moved() -> None:
+    track = Track()
+    for second in range(100):
+        track.add(sample(second, 0.5))
+    start = AT.timestamp()
+    drawn = track.curve(("G0",), "utilization", start, start + 160, 4)
+    track.add(sample(105, 1.0))
+    assert track.curve(("G0",), "utilization", start, start + 160, 4) is drawn
+    track.add(sample(112, 1.0))
+    assert track.curve(("G0",), "utilization", start, start + 160, 4) is not drawn
+    assert track.curve(("G0",), "utilization", start + 40, start + 200, 4).columns[:2] != drawn.columns[:2]
+
+
+def test_sums_grow_with_the_track_and_begin_anew_when_time_jumps_back() -> None:
+    track = Track()
+    for second in range(5):
+        track.add(sample(second, 0.25, 0.75))
+    both = ("G0", "G1")
+    assert track.together(both, "power") == [100.0] * 5
+    track.add(sample(5, 0.5, 0.5, 0.9))
+    track.add(sample(2, 1.0, 1.0))
+    assert track.together(both, "power") == [100.0, 100.0, 200.0]
+    track.trim(0.4)
+    assert track.together(both, "power")[-1] == 200.0 and len(track.together(both, "power")) == len(track.times)

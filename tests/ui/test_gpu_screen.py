@@ -221,6 +221,18 @@ async def test_a_gpu_can_be_looked_at_at_every_size(size: tuple[int, int]) -> No
         assert all(len(line) <= max(width, 10) for line in page(app).split("\n"))
 
 
+async def test_even_twenty_by_five_cells_tell_what_counts() -> None:
+    app, _ = make_app(small_fleet())
+    async with running(app, (20, 5)) as pilot:
+        app.open_node("a100-half")
+        await pilot.pause()
+        await press(pilot, "down", "down", "up")
+        assert "busy   70%" in text(app)
+        app.open_gpu("a100-half", "GPU-a100-half-0")
+        await pilot.pause()
+        assert "70%" in text(app) and "31.0/40.0G" in text(app) and "312/400W" in text(app)
+
+
 async def test_a_node_that_was_never_heard_or_is_unknown_opens_nothing_that_breaks() -> None:
     app, _ = make_app()
     async with running(app) as pilot:

@@ -21,6 +21,8 @@ PLOT_TOP = 8 / 7
 """Full use leaves the uppermost of eight rows of dots free, so that the plots of two GPUs stay apart."""
 WIDE_CELLS = 100
 """From here a minute of plot has its full width."""
+NARROW_CELLS = 36
+"""Below it there is no room for a bar."""
 FULL_CELLS = 170
 """From here links, energy and money of today stand beside each GPU."""
 BESIDE_THROTTLE = 103
@@ -70,6 +72,11 @@ def holders_text(use: GpuUse) -> str:
 def brief(view: NodeView, use: GpuUse, cells: int, dim: bool = False, *, drawn: Drawn | None = None) -> Line:
     """One line: index, state, bar, utilisation, memory, power, temperature, last minute, holders; as much as fits."""
     gpu, value = use.gpu, "dim" if dim else "text"
+    if cells < NARROW_CELLS:
+        return joined([
+            ((f"{gpu.index:>3} ", "dim"), (fitted(gpu_state_text(use), 5), state_style(use, dim)), (f"{fmt.percent(gpu.utilization_ratio):>5}", value)),
+            ((memory_text(use), value),), ((fmt.celsius(gpu.temperature_celsius), value),),
+        ], " ", cells)  # fmt: skip
     filled, empty = bar(gpu.utilization_ratio, 16)
     head: Line = (
         (f"{gpu.index:>3} ", "dim"), (fitted(gpu_state_text(use), 5), state_style(use, dim)), (" ", value),

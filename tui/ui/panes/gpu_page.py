@@ -77,7 +77,7 @@ def history_lines(view: NodeView, seen: Seen, cells: int, room: int) -> list[Lin
     now = {"utilization": gpu.utilization_ratio, "memory": gpu.memory_used_bytes, "power": gpu.power_watts,
            "temperature": gpu.temperature_celsius}  # fmt: skip
     of = scales(gpu.memory_total_bytes, gpu.power_limit_watts)
-    plots = [Plot(of[field], look.track.values(uuid, field), now[field]) for field in FIELDS]
+    plots = [Plot(of[field], (uuid,), field, now[field]) for field in FIELDS]
     return grid(plots, look, cells, room)
 
 

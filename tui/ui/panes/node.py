@@ -19,7 +19,7 @@ from tui.node_history import FIELDS
 from tui.readings_chart import scales
 from tui.ui.lines import BLANK, Line, cropped, joined, spread, wrapped
 from tui.ui.lines import width as lines_width
-from tui.ui.panes.gpu import PLOT_TOP, brief, full, short_model, trouble
+from tui.ui.panes.gpu import NARROW_CELLS, PLOT_TOP, brief, full, short_model, trouble
 from tui.ui.panes.gpu_facts import today_parts
 from tui.ui.panes.host import alert_lines, host_lines, identity_lines, labelled, sensor_lines
 from tui.ui.panes.orders import order_lines
@@ -163,11 +163,11 @@ def _add_gpus(made: _Pages, view: NodeView, seen: Seen, now: float, cells: int, 
     """Two lines a GPU with its plot; one line where there is little room for many."""
     dim = view.state(now) != "live"
     named = len({use.gpu.model for use in view.uses}) > 1
-    low = height < 2 * len(view.uses) + ROOM_BESIDE_GPUS and len(view.uses) > 2
+    low = cells < NARROW_CELLS or (height < 2 * len(view.uses) + ROOM_BESIDE_GPUS and len(view.uses) > 2)
     made.add([rule(_gpu_title(view), cells, "" if low and cells < BRIEF_PLOT_CELLS else f"utilisation, last {seen.look.span.name}")])
 
     def drawn(use: GpuUse, width: int) -> list[str]:
-        return small(seen.look.track.values(use.gpu.uuid, "utilization"), seen.look, width, 2, PLOT_TOP)
+        return small(use.gpu.uuid, "utilization", seen.look, width, 2, PLOT_TOP)
 
     for use in view.uses:
         if low:
@@ -181,7 +181,7 @@ def _history_lines(view: NodeView, seen: Seen, cells: int, room: int) -> list[Li
     """All GPUs together over the span."""
     if not view.uses:
         return []
-    uuids = [use.gpu.uuid for use in view.uses]
+    uuids = tuple(use.gpu.uuid for use in view.uses)
     memory = [use.gpu.memory_total_bytes for use in view.uses]
     limits = [use.gpu.power_limit_watts for use in view.uses]
     of = scales(_whole(memory), _whole(limits))
@@ -189,10 +189,7 @@ def _history_lines(view: NodeView, seen: Seen, cells: int, room: int) -> list[Li
     now = {"utilization": view.utilization_ratio, "memory": view.use.memory_used_bytes if view.use.memory_total_bytes else None,
            "power": view.power_watts, "temperature": max(temperatures, default=None)}  # fmt: skip
     names = {"temperature": "hottest GPU", "utilization": "mean utilisation"} if len(uuids) > 1 else {}
-    track = seen.look.track
-    plots = [
-        Plot(of[field]._replace(name=names.get(field, of[field].name)), track.together(uuids, field), now[field]) for field in FIELDS
-    ]
+    plots = [Plot(of[field]._replace(name=names.get(field, of[field].name)), uuids, field, now[field]) for field in FIELDS]
     lines = grid(plots, seen.look, cells, min(room, PLOT_ROOM))
     return [rule(f"Last {seen.look.span.name}", cells, seen.note), *lines] if lines else []
 

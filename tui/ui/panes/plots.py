@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from typing import NamedTuple
 
-from tui.node_history import Span, Track, Values, curve, window
+from tui.node_history import Field, Span, Track, window
 from tui.readings_chart import LABEL_CELLS, Scale, axis, fitting, labels, ticks, times_line, title
 from tui.ui.lines import Line, fitted
 from tui.ui.widgets.plot import area
@@ -23,10 +23,11 @@ WIDEST = 110
 
 
 class Plot(NamedTuple):
-    """One reading: its scale, its points beside the track's times, and its value now."""
+    """One reading of some GPUs together: its scale, and its value now."""
 
     scale: Scale
-    values: Values
+    uuids: tuple[str, ...]
+    field: Field
     now: float | None
 
 
@@ -75,7 +76,7 @@ def _block(
     plot: Plot, look: Look, width: int, rows: int, stretch: tuple[float, float], marks: list[tuple[int, str]]
 ) -> list[Line]:
     cells = width - LABEL_CELLS - 2
-    found = curve(look.track.times, plot.values, look.track.step_seconds, *stretch, 2 * cells)
+    found = look.track.curve(plot.uuids, plot.field, *stretch, 2 * cells)
     scale = fitting(plot.scale, found)
     name, value, tail = title(scale, plot.now, found, width - 1)
     head = f" {name} {value} "
@@ -89,11 +90,11 @@ def _block(
     return lines
 
 
-def small(values: Values, look: Look, cells: int, rows: int, top: float) -> list[str]:
-    """A plot without scale and title, `rows` high: two values a cell."""
+def small(uuid: str, field: Field, look: Look, cells: int, rows: int, top: float) -> list[str]:
+    """A plot of one GPU without scale and title, `rows` high: two values a cell."""
     if look.track.newest is None:
         return area([], cells, rows, top)
     stretch = window(look.track.newest, look.span, 2 * cells)
-    return area(curve(look.track.times, values, look.track.step_seconds, *stretch, 2 * cells).columns, cells, rows, top)
+    return area(look.track.curve((uuid,), field, *stretch, 2 * cells).columns, cells, rows, top)
 
 
