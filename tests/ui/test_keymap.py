@@ -68,17 +68,17 @@ def test_two_actions_may_change_their_keys_for_each_other() -> None:
 
 
 async def test_other_keys_work_and_are_shown_in_footer_help_and_hints() -> None:
-    registry = remapped(actions.ACTIONS, {"quit": "Q", "jobs": ["F5", "J"], "help": "h", "filter": "f"}, "x")
+    registry = remapped(actions.ACTIONS, {"quit": "Q", "jobs": ["F5", "J"], "help": "%", "filter": "f"}, "x")
     app, _ = make_app(registry=registry)
     async with running(app, (120, 30)) as pilot:
         assert "Q quit" in text(app) and "F5 jobs" in text(app) and "f filter" in text(app)
         await press(pilot, "q")
-        assert app.is_running and "q does nothing here; h shows the keys." in text(app)
+        assert app.is_running and "q does nothing here; % shows the keys." in text(app)
         await press(pilot, "escape")
         assert "Q quits" in text(app)
         await press(pilot, "J")
         assert type(app.screen).__name__ == "JobsScreen"
-        await press(pilot, "escape", "f", *"bob", "escape", "h")
+        await press(pilot, "escape", "f", *"bob", "escape", "percent_sign")
         assert type(app.screen).__name__ == "HelpScreen" and "F5" in text(app)
         await press(pilot, "Q")
     assert app.return_code == 0
