@@ -109,7 +109,7 @@ class NvmlSensor:
         try:
             gpus = self._read(slow)
             if slow:
-                self._ancestors = self._shared.table.ancestors({one.pid: one.parent_pid for gpu in gpus for one in gpu.processes or ()})
+                self._ancestors = self._shared.table.ancestors({one.pid for gpu in gpus for one in gpu.processes or ()})
             return Reading(gpus=gpus, gpu_reason=self.gpu_reason, ancestors=self._ancestors)
         except DriverGone as fault:
             return self._lose_driver(now, fault.code)

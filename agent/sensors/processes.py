@@ -64,6 +64,7 @@ class _Stat(NamedTuple):
     """What /proc/PID/stat tells."""
 
     parent_pid: int
+    session: int
     start_ticks: int
     cpu_ticks: int
     resident_pages: int
@@ -139,24 +140,38 @@ class ProcessTable:
             cached.cpu_ratio = round(max(0.0, used / seconds), 3)
             cached.cpu_ticks, cached.cpu_at = stat.cpu_ticks, now
 
-    def ancestors(self, pids: Mapping[int, int | None]) -> tuple[wire.Ancestor, ...]:
-        """Who started these (pid -> parent), up to the job's shim or the shell: not init, not a session's daemon, not this agent."""
-        now = self._clock()
+    def ancestors(self, pids: Iterable[int]) -> tuple[wire.Ancestor, ...]:
+        """Who started these, of the same user, up to the leader of the session: a job's shell, or the one at a terminal.
+
+        A launcher that gives each of its ranks a session of its own (torchrun) and what is above it in its own belong to them.
+        """
+        pids, now = set(pids), self._clock()
         found: dict[int, wire.Ancestor] = {}
-        for above in pids.values():
-            above = above if above not in (0, 1, os.getpid()) else None
+        for pid in sorted(pids):
+            stat = self._stat(pid)
+            if stat is None or len(found) >= MOST_ANCESTORS:
+                continue
+            user, above = self._known(pid, now).user, stat.parent_pid
+            parent = self._stat(above)
+            sessions = {stat.session, parent.session if parent else 0}
             for _ in range(MOST_ABOVE):
-                if above is None or above in found or above in pids or len(found) >= MOST_ANCESTORS:
+                if above in found or above in pids or not self._climb(above, sessions, user, now, found):
                     break
-                facts = self._known(above, now)
-                if not facts.visible or _is_daemon(facts.command):
-                    break
-                found[above] = wire.Ancestor(
-                    pid=above, parent_pid=facts.parent_pid, user=facts.user, command=facts.command, job=facts.job,
-                    started_at=facts.started_at,
-                )  # fmt: skip
-                above = facts.parent_pid if facts.parent_pid not in (None, 0, 1, os.getpid()) else None
+                above = found[above].parent_pid or 0
         return tuple(found.values())
+
+    def _climb(self, pid: int, sessions: set[int], user: str | None, now: float, found: dict[int, wire.Ancestor]) -> bool:
+        """Adds one more ancestor; False where the work ends."""
+        stat = self._stat(pid) if pid > 1 and pid != os.getpid() else None
+        if stat is None or stat.session not in sessions:
+            return False
+        facts = self._known(pid, now)
+        if not facts.visible or facts.user != user or _is_daemon(facts.command):
+            return False
+        found[pid] = wire.Ancestor(
+            pid=pid, parent_pid=stat.parent_pid, user=facts.user, command=facts.command, job=facts.job, started_at=facts.started_at
+        )
+        return True
 
     def _facts(self, pid: int, start_ticks: int) -> ProcessFacts:
         environment = self._environment(pid)
@@ -186,7 +201,7 @@ class ProcessTable:
         fields = stat[stat.rfind(b")") + 2 :].split()
         if len(fields) <= 21:
             return None
-        return _Stat(int(fields[1]), int(fields[19]), int(fields[11]) + int(fields[12]), int(fields[21]))
+        return _Stat(int(fields[1]), int(fields[3]), int(fields[19]), int(fields[11]) + int(fields[12]), int(fields[21]))
 
     def _command(self, pid: int) -> str | None:
         arguments = self._read(pid, "cmdline")

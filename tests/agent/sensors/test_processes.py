@@ -178,11 +178,13 @@ def test_a_long_command_is_cut_with_a_mark() -> None:
     assert len(text) == COMMAND_LENGTH and text.endswith("…")
 
 
-def write_stat(root: Path, pid: int, parent: int, cpu_ticks: int = 0, pages: int = 0, start: int = 100, command: bytes = b"python\0") -> None:
-    """A process with a parent, CPU time and memory."""
-    write_process(root, pid, start=start, command=command)
-    fields = [b"S", str(parent).encode(), *[b"0"] * 9, str(cpu_ticks).encode(), *[b"0"] * 7, str(start).encode(), b"0", str(pages).encode()]
-    (root / str(pid) / "stat").write_bytes(b"%d (py (x) y) " % pid + b" ".join(fields) + b"\n")
+def write_stat(
+    root: Path, pid: int, parent: int, cpu_ticks: int = 0, pages: int = 0, start: int = 100, command: bytes = b"python\0", session: int = 5, uid: int = 0
+) -> None:
+    """A process with a parent, a session, CPU time and memory."""
+    write_process(root, pid, start=start, command=command, uid=uid)
+    fields = ["S", parent, 0, session, *[0] * 7, cpu_ticks, *[0] * 7, start, 0, pages]
+    (root / str(pid) / "stat").write_text(f"{pid} (py (x) y) {' '.join(map(str, fields))}\n")
 
 
 def test_a_process_tells_its_parent_its_share_of_a_cpu_and_its_memory(tmp_path: Path) -> None:
@@ -198,22 +200,30 @@ def test_a_process_tells_its_parent_its_share_of_a_cpu_and_its_memory(tmp_path: 
     assert table.describe([7])[7].cpu_ratio == 1.5, "asked again at once for another GPU"
 
 
-def test_ancestors_go_up_to_the_shell_and_no_further(tmp_path: Path) -> None:
-    write_stat(tmp_path, 7, 6)
-    write_stat(tmp_path, 8, 6)
+def test_ancestors_go_up_to_the_shell_of_the_session_and_no_further(tmp_path: Path) -> None:
+    write_stat(tmp_path, 7, 6, session=7)
+    write_stat(tmp_path, 8, 6, session=8)
     write_stat(tmp_path, 6, 5, command=b"torchrun\0train.py\0")
     write_stat(tmp_path, 5, 4, command=b"/bin/bash\0run.sh\0")
-    write_stat(tmp_path, 4, 1, command=b"sshd: ada\0")
+    write_stat(tmp_path, 4, 3, command=b"python\0server.py\0", session=3)
     table = ProcessTable(tmp_path)
-    assert [(one.pid, one.parent_pid, one.command) for one in table.ancestors({7: 6, 8: 6})] == [
+    assert [(one.pid, one.parent_pid, one.command) for one in table.ancestors({7, 8})] == [
         (6, 5, "torchrun train.py"), (5, 4, "/bin/bash run.sh"),
     ]  # fmt: skip
-    assert [one.pid for one in table.ancestors({6: 5, 7: 6})] == [5], "one that holds a GPU itself is no ancestor"
-    assert table.ancestors({99: 98, 7: None, 8: 1}) == ()
+    assert [one.pid for one in table.ancestors({6, 7})] == [5], "one that holds a GPU itself is no ancestor"
+    assert table.ancestors({99}) == ()
+
+
+def test_ancestors_are_of_the_same_user_and_no_daemons(tmp_path: Path) -> None:
+    write_stat(tmp_path, 7, 6, uid=12345)
+    write_stat(tmp_path, 6, 5, uid=12345, command=b"sshd: ada\0")
+    write_stat(tmp_path, 17, 16, uid=12345)
+    write_stat(tmp_path, 16, 1, uid=0, command=b"bash\0")
+    assert ProcessTable(tmp_path).ancestors({7, 17}) == ()
 
 
 def test_a_ring_of_parents_ends(tmp_path: Path) -> None:
     write_stat(tmp_path, 7, 8)
     write_stat(tmp_path, 8, 9)
     write_stat(tmp_path, 9, 8)
-    assert len(ProcessTable(tmp_path).ancestors({7: 8})) == 2
+    assert len(ProcessTable(tmp_path).ancestors({7})) == 2
