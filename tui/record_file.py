@@ -200,7 +200,10 @@ class RecordFile:
             row = self.rows("SELECT body FROM parts WHERE hash = ?", (hashes[place : place + 16],))
             if not row:
                 raise Failed(f"{self.path}: a part of what it keeps is missing: the file is damaged.")
-            yield zlib.decompress(row[0][0])
+            try:
+                yield zlib.decompress(row[0][0])
+            except zlib.error as error:
+                raise Failed(f"{self.path}: a part of what it keeps is damaged ({error}).") from None
 
 
 def _keep_part(connection: sqlite3.Connection, piece: bytes) -> bytes:
@@ -279,7 +282,7 @@ def faults(path: str) -> Iterator[None]:
         if _is_damage(error):
             raise Failed(f"{path}: this is no recording, or it is damaged ({error}).") from None
         raise Failed(f"{path}: the recording cannot be used ({error}).") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Failed(f"{path}: a part of the recording is damaged ({error}).") from None
 
 

@@ -21,7 +21,7 @@ from tui.fleet import LOST_SECONDS, Fleet, NodeView
 from tui.past import POINTS
 from tui.record import SEGMENT_MS, TICK_MS, Key
 from tui.record_codec import Doc, alter, copied, patch, unpack
-from tui.record_file import RecordFile
+from tui.record_file import RecordFile, faults
 from tui.replay_past import PastRows
 
 if TYPE_CHECKING:
@@ -93,7 +93,11 @@ class Recording:
             raise Failed(f"{file.path}: nothing can be read from this recording.")
 
     def look_again(self) -> None:
-        """Takes notice of what was written since."""
+        """Takes notice of what was written since. Failed: its tables are damaged."""
+        with faults(self.file.path):
+            self._look()
+
+    def _look(self) -> None:
         self.sessions = [
             (from_ms, until_ms, self._about(about))
             for from_ms, until_ms, about in self.file.rows("SELECT from_ms, until_ms, about FROM sessions ORDER BY 1")

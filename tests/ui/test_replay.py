@@ -123,6 +123,11 @@ async def test_a_replay_is_marked_steps_jumps_and_runs_and_changes_nothing(tmp_p
         assert all(not action.changes for action in actions.in_force())
         await press(pilot, "j", "n")
         assert "n is off: this is a recording." in text(app)
+        await press(pilot, "at", *"15:06:20", "enter")
+        await there(app, pilot)
+        await press(pilot, "enter")
+        await there(app, pilot, lambda: "not in the recording" in text(app))
+        assert "train-1" in text(app) and "REPLAY" in text(app)
 
 
 async def test_the_money_of_a_replay_is_that_of_its_time(tmp_path: Path) -> None:
