@@ -40,6 +40,7 @@ class LogFollower:
         *,
         reads_end: Callable[[], bool] = lambda: True,
         retry_seconds: Sequence[float] = RETRY_SECONDS,
+        gather: Callable[[float], float] = lambda usual: usual,
     ) -> None:
         self.buffer = buffer
         self.error: str | None = None
@@ -51,6 +52,8 @@ class LogFollower:
         self._changed = changed
         self._reads_end = reads_end
         self._retry_seconds = retry_seconds
+        self._gather = gather
+        """How long news are gathered: longer on a slow line."""
         self._wake = asyncio.Event()
         self._wanted: int | None = None
         """The attempt that is followed; None: the newest."""
@@ -89,7 +92,7 @@ class LogFollower:
         if page.next_offset <= asked and not page.ended and time.monotonic() - began < SOON_SECONDS:
             await self._pause(SOON_SECONDS)
         elif page.next_offset - asked < PART_BYTES:
-            await self._pause(GATHER_SECONDS)
+            await self._pause(self._gather(GATHER_SECONDS))
 
     async def _news(self, offset: int) -> wire.LogPage | None:
         """What comes next, which may take long; None when somebody wants something else meanwhile."""

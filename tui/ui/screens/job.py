@@ -60,7 +60,10 @@ class JobScreen(LogActions, JobActions):
         self._view: JobView | None = None
         self._buffer = LogBuffer()
         self._client: AgentClient | None = None
-        self._follower = LogFollower(self._buffer, self._ask, self._log_bytes, self._log_changed, reads_end=self._reads_end)
+        self._follower = LogFollower(
+            self._buffer, self._ask, self._log_bytes, self._log_changed, reads_end=self._reads_end,
+            gather=lambda usual: self.rackrate.governor.wait_seconds(usual),
+        )  # fmt: skip
         self._search = LogSearch(self._buffer, self._ask, self._found_more)
         self._following: asyncio.Task[None] | None = None
         self._whole = False
