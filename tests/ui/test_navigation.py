@@ -47,7 +47,7 @@ async def test_crumbs_tell_the_way_and_back_and_forward_go_it() -> None:
 
 
 async def test_a_screen_stands_once_on_the_way_and_the_way_is_never_deep() -> None:
-    app, _ = make_app(many(30))
+    app, _ = make_app(many(14))
     async with running(app) as pilot:
         for _ in range(10):
             app.open_node("sim-001" if "sim-001" in app.fleet else next(iter(app.fleet)).name)
