@@ -166,8 +166,8 @@ def pause_sentences(nodes: Sequence[NodeView], order: wire.PauseOrder) -> list[S
     where = "of one GPU " if order.gpu else ""
     now = [alert for view in nodes for alert in view.alerts.values() if pauses(order, alert)]
     urgent = sum(alert.severity == "critical" for alert in now)
-    found: list[Sentence] = [(f"{what} {where}are shown as paused and fire no metric for {length(order.seconds)}; then they"
-                              " come back by themselves.", "text")]  # fmt: skip
+    found: list[Sentence] = [((f"{what} {where}are shown as paused and fire no metric for {length(order.seconds)}; then they"
+                              " come back by themselves."), "text")]  # fmt: skip
     held = f"{counted(len(now), 'alert')} that hold{'s' * (len(now) == 1)} now"
     found.append((f"It covers {held}{f', {urgent} of them critical' if urgent else ''}.", "idle" if urgent else "text"))
     return found
@@ -184,14 +184,14 @@ def share_sentences(view: NodeView, gpus: Sequence[wire.Gpu], setting: wire.MpsS
         parts.append(f"{setting.active_thread_percentage.normalize():f} % of the SMs")
     if setting.pinned_memory_bytes is not None:
         parts.append(f"{fmt.size(setting.pinned_memory_bytes)} of memory")
-    found: list[Sentence] = [(f"A client of MPS that names no limit gets at most {' and '.join(parts)}, from the next server on;"
-                              " clients that run keep what they have.", "text")]  # fmt: skip
+    found: list[Sentence] = [((f"A client of MPS that names no limit gets at most {' and '.join(parts)}, from the next server on;"
+                              " clients that run keep what they have."), "text")]  # fmt: skip
     here = {one.job: one.user for gpu in gpus for one in gpu.allocations}
     if here:
         owners = sorted({user for user in here.values() if user})
         whose = f" of {names_text(owners)}" if owners else ""
-        found.append((f"{counted(len(here), 'job')}{whose} {'have' if len(here) > 1 else 'has'} {'it' if len(gpus) == 1 else 'them'} now:"
-                      f" {names_text(sorted(here))}.", "idle"))  # fmt: skip
+        have, them = "have" if len(here) > 1 else "has", "it" if len(gpus) == 1 else "them"
+        found.append((f"{counted(len(here), 'job')}{whose} {have} {them} now: {names_text(sorted(here))}.", "idle"))
     else:
         found.append(("No job has it now.", "text"))
     return found

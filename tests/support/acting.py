@@ -14,8 +14,8 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
-from tests.support.fleets import Clock
-from tests.support.jobs import FakeNode, asked_nodes, job_fleet
+from tests.support.fleets import Clock, StubCatalog, gpu, put
+from tests.support.jobs import FakeNode, asked_nodes, job, job_fleet, tell
 from tests.support.screens import make_app, press, text
 from tui.fleet import Fleet
 from tui.ui.app import RackrateApp
@@ -24,6 +24,22 @@ from tui.ui.widgets.lines_view import RaisedLines
 
 CHANGING = ("cancel", "signal", "submit", "start", "upload", "drain", "undrain", "pause_alerts", "resume_alerts", "mps_set")
 """Calls of a client that change something on a node."""
+
+
+def big_fleet(count: int = 12) -> Fleet:
+    """`count` nodes, each with a job that runs."""
+    fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
+    for number in range(count):
+        name = f"gpu-{number:02}"
+        put(fleet, name, (gpu(0, node=name), gpu(1, node=name)))
+        tell(fleet, job(number, name, user="ada" if number % 2 else "bob", gpus=(f"GPU-{name}-0",), gpus_wanted=1))
+    return fleet
+
+
+def mark_all(app: Any) -> None:
+    """As if Space was pressed on each row."""
+    table = app.screen.table
+    table.marks = set(table.keys)
 
 
 def acting(fleet: Fleet | None = None, **options: Any) -> tuple[RackrateApp, Clock, dict[str, FakeNode]]:

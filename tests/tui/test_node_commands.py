@@ -21,7 +21,7 @@ Command = Callable[..., Done]
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    services = (JobService("gpu-01", usd_per_hour=Decimal("4")), JobService("gpu-02"))
+    services = (JobService("gpu-01", usd_per_hour=Decimal(4)), JobService("gpu-02"))
     with job_site(tmp_path_factory.mktemp("home"), *services, prices={"gpu-01": "32.00", "gpu-02": "20.00"}) as site:
         yield site
 
@@ -72,7 +72,7 @@ def test_nodes_are_drained_by_name_and_by_query_and_say_why_jobs_wait(site: Site
     assert site._agents["gpu-01"].info.drain is None and site.jobs["gpu-01"].taken is None
 
 
-def _owner():  # noqa: ANN202
+def _owner():
     from agent.security import OWNER
 
     return OWNER
@@ -117,7 +117,7 @@ def test_alerts_are_paused_and_resumed_by_rule_and_gpu(site: Site, command: Comm
         assert done.code == 2 and sentence in done.err, done.err
 
 
-def test_of_nodes_some_of_which_fail_the_others_are_done_and_the_code_is_4(tmp_path: Path, monkeypatch, capfdbinary) -> None:  # noqa: ANN001
+def test_of_nodes_some_of_which_fail_the_others_are_done_and_the_code_is_4(tmp_path: Path, monkeypatch, capfdbinary) -> None:
     with job_site(tmp_path, JobService("up"), JobService("down")) as site:
         monkeypatch.setenv("RACKRATE_HOME", str(site.home))
         site.stop_node("down")

@@ -139,8 +139,8 @@ def _left_out(count: int) -> list[Sentence]:
 def _stop_words(views: Sequence[JobView], force: bool) -> list[Sentence]:
     """How they are stopped."""
     if force:
-        return [("What is being stopped already: by force every process of it is killed at once, without grace, and what it has not"
-                 " saved is lost.", "idle")]  # fmt: skip
+        return [(("What is being stopped already: by force every process of it is killed at once, without grace, and what it has not"
+                 " saved is lost."), "idle")]  # fmt: skip
     found: list[Sentence] = []
     running = [view.job for view in views if view.job.state in RUNNING]
     if running:
@@ -149,8 +149,8 @@ def _stop_words(views: Sequence[JobView], force: bool) -> list[Sentence]:
         grace = next(iter(graces)) if len(graces) == 1 else None
         signal = f"SIG{fmt.clean(signals.pop())}" if len(signals) == 1 else "its signal"
         time = f"{grace:g} s" if grace is not None else "its grace"
-        found.append((f"{'Its' if len(views) == 1 else 'Each'} first process gets {signal} and {time} to save and end; then every"
-                      " process is killed.", "text"))  # fmt: skip
+        whose = "Its first process" if len(views) == 1 else "The first process of each"
+        found.append((f"{whose} gets {signal} and {time} to save and end; then every process is killed.", "text"))
     if len(running) < len(views):
         found.append(("What has not started is taken out of the queue.", "text"))
     return found
@@ -169,8 +169,8 @@ def signal_plan(views: Sequence[JobView], signal: str) -> Plan:
     return Plan(
         doing=f"sending {shown} to", done=f"sent {shown} to", noun="job", targets=_targets(views),
         question=f"Send {shown} to {_whom(views)}?",
-        sentences=((f"It goes once to the first process of {'the job' if one else 'each'}, which does with it what it was made to do;"
-                    f" most programs end at a signal that they do not know.{whose}", "text"),),
+        sentences=(((f"It goes once to the first process of {'the job' if one else 'each'}, which does with it what it was made to do;"
+                    f" most programs end at a signal that they do not know.{whose}"), "text"),),
         no="send nothing", yes="send it", command=shell("job", "signal", signal, *(view.job.id for view in views)),
         changed=changed, send=send,
     )  # fmt: skip

@@ -244,8 +244,9 @@ def resume_plan(views: Sequence[NodeView], rule: str | None = None, gpu: str | N
         return None if _ending(fleet[target.node], rule, gpu) else "has no such pause any more"
 
     wide = (rule or gpu) and any(pause.rule is None and pause.gpu is None for pauses in ending.values() for pause in pauses)
-    words = [(f"{counted(sum(map(len, ending.values())), 'pause')} end{'s' * (sum(map(len, ending.values())) == 1)}: what holds now is"
-              f" told and fires metrics at once.{' All alerts of the node are among them.' if wide else ''}", "text")]  # fmt: skip
+    count = sum(map(len, ending.values()))
+    more = " All alerts of the node are among them." if wide else ""
+    words = [(f"{counted(count, 'pause')} end{'s' * (count == 1)}: what holds now is told and fires metrics at once.{more}", "text")]
     options = [*(["--rule", rule] if rule else []), *(["--gpu", gpu] if gpu else [])]
     return Plan(
         doing="resuming alerts of", done="resumed alerts of", noun="node", targets=_nodes(views),
