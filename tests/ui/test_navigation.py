@@ -138,3 +138,13 @@ def test_a_trail_is_that_of_a_browser(steps: list[int | str]) -> None:
                 ahead.clear()
             past = past[-MOST_REMEMBERED:]
         assert len(trail) <= MOST_REMEMBERED
+
+
+def test_the_way_and_the_signs_of_events_have_an_ascii_form() -> None:
+    from tui.ui.glyphs import to_ascii
+    from tui.ui.widgets.events_table import SIGNS
+
+    line, _ = crumbs_line(["fleet", "gpu-07", "GPU 3"], 40)
+    shown = to_ascii("".join(part for part, _ in line))
+    assert shown == " fleet > gpu-07 > GPU 3"
+    assert len({to_ascii(sign) for sign in SIGNS.values()}) == 4 and "?" not in {to_ascii(sign) for sign in SIGNS.values()}
