@@ -112,7 +112,7 @@ async def test_the_status_line_equals_the_command_for_any_query(
     context: Any = OnFleet(fleet, path)
     async with running(app, (160, 30)) as pilot:
         counts = set()
-        for turn in range(25):
+        for turn in range(20):
             query = random_query(rng)
             app.screen.query_one(FilterBar).put(query)
             await pilot.pause()

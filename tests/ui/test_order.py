@@ -41,7 +41,7 @@ async def test_the_cursor_and_the_marks_stay_with_their_rows_while_a_hundred_sor
         if by:
             app.screen.action_group_by(by)  # type: ignore[attr-defined]
         await press(pilot, "5")
-        for _ in range(40):
+        for _ in range(32):
             before, marks, order = rows.cursor_key, set(rows.marks), list(rows.keys)
             held = rows.held_seconds(clock())
             change(app.fleet, rng, clock.at)
