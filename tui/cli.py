@@ -30,6 +30,8 @@ from tui.exit_codes import ExitCode
 EPILOG = """examples:
   rackrate                                  the app: your nodes, or this machine
   rackrate demo                             the app on a simulated fleet
+  rackrate serve                            the app in a browser, read-only
+  rackrate watch --plain                    what changes, a line each: for screen readers, logs and slow lines
   rackrate add https://10.0.0.5:9477 --token-file gpu-01.token --fingerprint sha256:...
   rackrate nodes 'state:idle gpu:A100'      nodes with an idle A100
   rackrate run --gpus 2 -f -- python train.py    a job where it is cheapest now; -f follows its log
