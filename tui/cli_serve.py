@@ -32,7 +32,7 @@ def add_serve_command(commands: Any, command: Callable[..., argparse.ArgumentPar
     serve.add_argument("--allow-changes", action="store_true", help="with the keys that stop jobs and change nodes")
     serve.add_argument("--open-to-network", action="store_true", help="listen on an address that other hosts reach, without encryption")
     serve.add_argument("--public-url", type=_url, metavar="URL", help="what browsers call it where a proxy stands before it")
-    serve.add_argument("--max-tabs", type=_tabs, default=8, metavar="N", help="tabs at a time, each some 60 MB (default 8)")
+    serve.add_argument("--max-tabs", type=_tabs, default=8, metavar="N", help="tabs at a time, each some 100 MB (default 8)")
     serve.add_argument("--demo", action="store_true", help="of a simulated fleet instead of the configured nodes")
     return serve
 

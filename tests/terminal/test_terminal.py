@@ -186,7 +186,7 @@ def test_agents_that_die_become_lost_and_keep_their_last_values(tmp_path: Path) 
             terminal.wait(f"{NODES} lost", 30)
             row = next(line for line in terminal.text().split("\n") if agents.names[0] in line)
             assert "lost" in row and re.search(r"\d+%", row)
-            terminal.wait("is not reachable")
+            terminal.wait("is not reach")
             terminal.keys("q")
             ended_with(terminal, 0)
     finally:
