@@ -54,7 +54,8 @@ def launcher_pid(job: Job) -> int:
 
 def ancestor(job: Job) -> wire.Ancestor:
     """The launcher of a job's processes."""
-    script = f"torchrun --nproc-per-node=gpu {job.command.removeprefix('python ')}" if job.kind == "train" else f"bash run-{job.kind}.sh"
+    program = job.command.removeprefix("python ").removeprefix("-m torch.distributed.run ")
+    script = f"torchrun --nproc-per-node=gpu {program}" if job.kind == "train" else f"bash run-{job.kind}.sh"
     return wire.Ancestor(
         pid=launcher_pid(job), parent_pid=1, user=job.user, command=script, job=job.id,
         started_at=datetime.fromtimestamp(int(job.started), UTC),

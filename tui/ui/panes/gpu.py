@@ -11,7 +11,7 @@ from tui import format as fmt
 from tui.columns import gpu_state_text, power_text
 from tui.fleet import GpuUse, NodeView
 from tui.gpu_today import Today
-from tui.ui.lines import BLANK, Line, fitted, joined
+from tui.ui.lines import BLANK, Line, fitted, joined, width
 from tui.ui.widgets.plot import area, bar, halved
 
 MINUTE_SECONDS = 60
@@ -23,6 +23,7 @@ WIDE_CELLS = 100
 """From here a minute of plot has its full width."""
 NARROW_CELLS = 36
 """Below it there is no room for a bar."""
+THROTTLE_CELLS = 26
 FULL_CELLS = 170
 """From here links, energy and money of today stand beside each GPU."""
 BESIDE_THROTTLE = 103
@@ -119,8 +120,10 @@ def full(
     `named`: with its model.
     """
     value = "dim" if dim else "text"
-    columns = _columns(use, value, cells if cells < FULL_CELLS else FULL_CELLS - 1, named=named)
+    beside = BESIDE_THROTTLE + THROTTLE_CELLS + 16 * named if cells >= FULL_CELLS else cells
+    columns = _columns(use, value, beside, named=named)
     if cells >= FULL_CELLS:
+        columns[-1] = tuple(_padded(line, THROTTLE_CELLS) for line in columns[-1])  # type: ignore[assignment]
         columns += _wide_columns(view, use, value, today)
     first, second = zip(*columns, strict=True)
     upper, lower = drawn(use, PLOT_CELLS if cells >= WIDE_CELLS else PLOT_CELLS // 2) if drawn else _plot(view, use, cells)
@@ -160,6 +163,10 @@ def _columns(use: GpuUse, value: str, cells: int, *, named: bool) -> list[tuple[
     return pairs
 
 
+def _padded(line: Line, cells: int) -> Line:
+    return (*line, (" " * max(0, cells - width(line)), "dim"))
+
+
 def _wide_columns(view: NodeView, use: GpuUse, value: str, today: Today | None) -> list[tuple[Line, Line]]:
     """Links, energy and money, where there is room for them."""
     links = view.links.of(use.gpu)
@@ -167,7 +174,9 @@ def _wide_columns(view: NodeView, use: GpuUse, value: str, today: Today | None) 
     pairs: list[tuple[Line, Line]] = [
         ((("PCIe in  ", "dim"), (f"{fmt.rate(received):>7}", value)), (("     out ", "dim"), (f"{fmt.rate(sent):>7}", value))),
     ]
-    if links is not None and links.nvlinks:
+    if links is None and any(one.nvlinks for one in view.links.by_uuid.values()):
+        pairs.append((((" " * 16, "dim"),), ((" " * 16, "dim"),)))
+    elif links is not None and links.nvlinks:
         up = f"{links.nvlinks - len(links.nvlinks_down)}/{links.nvlinks}"
         state: Line = (("NVLink ", "dim"), (fitted(f"{up} up", 9), "idle" if links.nvlinks_down else value))
         both = None if links.nvlink_receive is None else links.nvlink_receive + (links.nvlink_transmit or 0)

@@ -178,12 +178,13 @@ def _add_gpus(made: _Pages, view: NodeView, seen: Seen, now: float, cells: int, 
 
 
 def _history_lines(view: NodeView, seen: Seen, cells: int, room: int) -> list[Line]:
-    """All GPUs together over the span."""
+    """All GPUs together over the span, without those that are lost: nothing is known of them."""
     if not view.uses:
         return []
-    uuids = tuple(use.gpu.uuid for use in view.uses)
-    memory = [use.gpu.memory_total_bytes for use in view.uses]
-    limits = [use.gpu.power_limit_watts for use in view.uses]
+    uses = [use for use in view.uses if use.gpu.state == "ok"] or list(view.uses)
+    uuids = tuple(use.gpu.uuid for use in uses)
+    memory = [use.gpu.memory_total_bytes for use in uses]
+    limits = [use.gpu.power_limit_watts for use in uses]
     of = scales(_whole(memory), _whole(limits))
     temperatures = [use.gpu.temperature_celsius for use in view.uses if use.gpu.temperature_celsius is not None]
     now = {"utilization": view.utilization_ratio, "memory": view.use.memory_used_bytes if view.use.memory_total_bytes else None,
@@ -191,7 +192,8 @@ def _history_lines(view: NodeView, seen: Seen, cells: int, room: int) -> list[Li
     names = {"temperature": "hottest GPU", "utilization": "mean utilisation"} if len(uuids) > 1 else {}
     plots = [Plot(of[field]._replace(name=names.get(field, of[field].name)), uuids, field, now[field]) for field in FIELDS]
     lines = grid(plots, seen.look, cells, min(room, PLOT_ROOM))
-    return [rule(f"Last {seen.look.span.name}", cells, seen.note), *lines] if lines else []
+    part = "" if len(uses) == len(view.uses) else f", {len(uses)} of {len(view.uses)} GPUs"
+    return [rule(f"Last {seen.look.span.name}{part}", cells, seen.note), *lines] if lines else []
 
 
 def _whole(parts: list[Any]) -> float | None:
