@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from textual.app import ScreenStackError
 
 from tui.errors import RackrateError
 from tui.fleet import Fleet
@@ -169,8 +172,9 @@ class TimeTravel(Navigation):
         self.redraw()
 
     def _say(self, text: str) -> None:
-        if isinstance(self.screen, RackrateScreen):
-            self.screen.note(text, "dim")
+        with suppress(ScreenStackError):  # the app ends meanwhile
+            if isinstance(self.screen, RackrateScreen):
+                self.screen.note(text, "dim")
 
     def keep_past(self, nodes: Sequence[NodeConfig]) -> None:
         """Keeps the last minutes from now on, unless they are kept already."""
@@ -239,9 +243,10 @@ class TimeTravel(Navigation):
 
     def _fit(self) -> None:
         """A mark needs its line, also on a low screen."""
-        if isinstance(self.screen, RackrateScreen):
-            self.screen.fit_rows()
-        self.redraw()
+        with suppress(ScreenStackError):
+            if isinstance(self.screen, RackrateScreen):
+                self.screen.fit_rows()
+            self.redraw()
 
     # -- going there -----------------------------------------------------------------------------------------------------
 
