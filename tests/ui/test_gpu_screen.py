@@ -227,7 +227,7 @@ async def test_a_lost_gpu_does_not_take_the_sums_of_the_others_with_it() -> None
         app.open_node("n")
         await pilot.pause()
         assert "Last 15 min, 2 of 3 GPUs" in page(app) and "memory 62.0G" in page(app) and "nothing known" not in page(app)
-        assert "NVLink 11/12 up" in page(app) and "61.0G/s both" in page(app) and "PCIe in     2.0G/s" in page(app)
+        assert "NVLink 11/12 up" in page(app) and "61.0G/s both" in page(app) and "PCIe in   2.0G/s" in page(app)
 
 
 async def test_even_twenty_by_five_cells_tell_what_counts() -> None:
