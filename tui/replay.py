@@ -17,11 +17,12 @@ import msgspec
 
 from agent import wire
 from tui.errors import Failed
-from tui.fleet import LOST_SECONDS, Fleet, NodeView
+from tui.fleet import LOST_SECONDS, Fleet
 from tui.past import POINTS
 from tui.record import SEGMENT_MS, TICK_MS, Key
 from tui.record_codec import Doc, alter, copied, patch, unpack
 from tui.record_file import RecordFile, faults
+from tui.replay_events import Happened, apply, decoded, over
 from tui.replay_past import PastRows
 
 if TYPE_CHECKING:
@@ -47,17 +48,6 @@ class Record(NamedTuple):
     def begins(self, segment_ms: int) -> bool:
         """It was heard before the segment, which only says so again."""
         return self.whole and self.at_ms <= segment_ms
-
-
-class Happened(NamedTuple):
-    """An event of a node, to be applied; `sample` of a sample that only was heard again is None."""
-
-    at_ms: int
-    node: str
-    event: wire.Event | str | None
-    """A text: the connection broke with it."""
-    gone: str = ""
-    """The id of a job that is no more."""
 
 
 class Node(NamedTuple):
@@ -270,7 +260,7 @@ class Recording:
             return None
         try:
             text = None if body is None else zlib.decompress(body)
-            return None if text is None else Happened(at_ms, node.name, _event(kind, text))
+            return None if text is None else Happened(at_ms, node.name, decoded(kind, text))
         except (zlib.error, msgspec.DecodeError) as error:
             self.damage.append(f"{self.file.path}: an event of {node.name} is damaged ({error}).")
             return None
@@ -322,7 +312,7 @@ class Recording:
             return None
         if kind == "job":
             return Happened(at_ms, node.name, None, key)
-        return Happened(at_ms, node.name, _over(node.name, kind, key, _EPOCH + timedelta(milliseconds=at_ms)))
+        return Happened(at_ms, node.name, over(node.name, kind, key, _EPOCH + timedelta(milliseconds=at_ms)))
 
     # -- a node's readings over time ----------------------------------------------------------------------------------------
 
@@ -367,30 +357,6 @@ def _add_points(sample: wire.Sample, points: dict[str, list[wire.HistoryPoint]],
     host.append((sample.taken_at, sample.host.cpu_utilization_ratio if sample.host else None))
 
 
-def apply(fleet: Fleet, happened: Happened, now: float) -> set[str]:
-    """Gives one event to the fleet; returns the names of the nodes that changed."""
-    name, event = happened.node, happened.event
-    if isinstance(event, str):
-        return fleet.failed(name, event)
-    if event is not None:
-        return fleet.apply(name, event, now)
-    view = fleet[name]
-    left = tuple(one.job for one in view.jobs if one.job.id != happened.gone and one.job.state != "ended")
-    fleet.seed_jobs(name, wire.JobList(node=name, jobs=left, problem=view.jobs.problem), now)
-    return {name}
-
-
-def shift(fleet: Fleet, seconds: float) -> None:
-    """Everything was heard so much later: time stood still meanwhile."""
-    for view in fleet:
-        if view.heard_at is not None:
-            view.heard_at += seconds
-        for job in view.jobs:
-            if job.job.state == "ended":
-                break
-            job.heard_at += seconds
-
-
 def _pieces(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[Any]]]:
     """(number of the document, moments and changes by turns) of a segment's stream."""
     stream, data = zlib.decompressobj(), bytearray()
@@ -401,27 +367,3 @@ def _pieces(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[Any]]]:
             yield from _decode(bytes(data[place + 4 : place + 4 + length]))
             place += 4 + length
         del data[:place]
-
-
-_DECODERS: dict[str, Any] = {
-    "info": lambda body: wire.NodeEvent(node=msgspec.json.decode(body, type=wire.NodeInfo)),
-    "alert": lambda body: wire.AlertEvent(alert=msgspec.json.decode(body, type=wire.Alert)),
-    "job": lambda body: wire.JobEvent(job=msgspec.json.decode(body, type=wire.Job)),
-    "notice": lambda body: wire.NoticeEvent(notice=msgspec.json.decode(body, type=wire.Notice)),
-    "error": lambda body: msgspec.json.decode(body, type=str),
-}
-
-
-def _event(kind: str, body: bytes) -> wire.Event | str | None:
-    made = _DECODERS.get(kind)
-    return None if made is None else made(body)
-
-
-def _over(node: str, kind: str, key: str, at: datetime) -> wire.Event:
-    """The end of an alert or of a notice."""
-    if kind == "alert":
-        rule = key.partition(":")[0]
-        return wire.AlertEvent(alert=wire.Alert(
-            key=key, rule=rule, severity="warning", node=node, message="", since=at, fired_at=at, ended_at=at,
-        ))  # fmt: skip
-    return wire.NoticeEvent(notice=wire.Notice(cloud="", kind="terminate", noticed_at=at, message="", ended_at=at))

@@ -19,7 +19,8 @@ from tui.errors import Failed
 from tui.fleet import Fleet
 from tui.record import prune
 from tui.record_file import APPLICATION_ID, RecordFile
-from tui.replay import Recording, apply
+from tui.replay import Recording
+from tui.replay_events import apply
 
 
 def played(stage: Stage) -> dict[float, dict[str, Any]]:

@@ -24,8 +24,8 @@ from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 
 if TYPE_CHECKING:
-    from pricing.catalog import Catalog
     from agent.client import AgentClient
+    from pricing.catalog import Catalog
     from tui.config import NodeConfig
     from tui.live import Live
     from tui.replay import Recording
@@ -298,7 +298,7 @@ class TimeTravel(Navigation):
         if fleet is None:
             self._say(f"This moment cannot be shown: {error}")
             return
-        from tui.replay import shift
+        from tui.replay_events import shift
 
         now = self.clock()
         shift(fleet, now)
@@ -316,7 +316,7 @@ class TimeTravel(Navigation):
             self.buffer.tick(self.clock())
         if travel is None or travel.clock_at is None:
             return
-        from tui.replay import shift
+        from tui.replay_events import shift
 
         now = self.clock()
         passed, travel.clock_at = now - travel.clock_at, now
@@ -334,7 +334,7 @@ class TimeTravel(Navigation):
         self._start(self._go_on(travel, at_ms, passed))
 
     async def _go_on(self, travel: Travel, at_ms: float, passed: float) -> None:
-        from tui.replay import apply, shift
+        from tui.replay_events import apply, shift
 
         travel.busy = True
         try:
