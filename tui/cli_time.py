@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 EPILOG = """one file holds all of it: what the nodes told, jobs, alerts, notices, the usage rows taken meanwhile, and the prices, terms
-and budgets in force; tokens and passwords are never in it. 8-GPU nodes at 1 Hz take about 150 kB an hour each.
+and budgets in force; tokens and passwords are never in it. an 8-GPU node at 1 Hz takes about 300 kB an hour.
 
   rackrate record fleet.rec                     until Ctrl-C; again into the same file: it goes on
   rackrate record --for 8h --keep 7d --every 10s fleet.rec 'tag:team=red'
