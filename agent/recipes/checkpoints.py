@@ -1,7 +1,8 @@
 """Checkpoints: one folder each, written aside and renamed when it is whole; the newest whole one is where a training goes on.
 
-Invariant: a folder called `step-N` is whole or damaged from outside, and its hash tells which; what is not whole is named and
-skipped, never read. Nothing is unpickled but tensors and plain values.
+Invariant: a folder called `step-N` is whole or damaged from outside, and its hashes tell which; what is not whole is named and
+skipped, never read. Nothing is unpickled but tensors and plain values. The whole state of one rank is one file; shards of many
+are more (sharded.py), and are read by any number of ranks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import torch
 from agent.recipes.faults import CheckpointFault
 
 STATE, ABOUT = "state.pt", "about.json"
+FILES = "files"
+"""Of shards, in `about`: name and hash of each."""
 STOPPED, FINISHED = "stopped.json", "finished.json"
 """Markers beside the checkpoints: told to stop and saved; trained to the end."""
 _STEP = re.compile(r"step-([0-9]{9})")
@@ -39,6 +42,11 @@ class Checkpoint:
     step: int
     about: Mapping[str, Any]
     state: Mapping[str, Any]
+    """Of shards: `model` as a model has it, and `averages`, the optimizer's state by the weights' names."""
+
+    @property
+    def sharded(self) -> bool:
+        return FILES in self.about
 
 
 class NotWhole(Exception):
@@ -58,21 +66,28 @@ class Checkpoints:
         except OSError as error:
             raise CheckpointFault(f"{folder}: checkpoints cannot be kept there ({error.strerror}).") from None
 
-    def newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest whole one, and a sentence for each that was skipped. Raises `CheckpointFault` for another model's."""
+    def newest(self, *, gather: bool = True) -> tuple[Checkpoint | None, list[str]]:
+        """The newest whole one, and a sentence for each that was skipped. Raises `CheckpointFault` for another model's.
+
+        Without `gather` shards are checked, and their state is left empty.
+        """
         skipped = []
         for path in self.folder.glob(f"{_ASIDE}*"):
             skipped.append(f"{path.name} was being written when the training ended, and is removed")
             shutil.rmtree(path, ignore_errors=True)
         for path in self._paths():
             try:
-                found = self._read(path)
+                found = self._read(path, gather)
             except NotWhole as why:
                 skipped.append(f"{path} is skipped: {why}")
                 continue
-            self._saved = found.step
+            self.goes_on_from(found.step)
             return found, skipped
         return None, skipped
+
+    def goes_on_from(self, step: int) -> None:
+        """That one is there already."""
+        self._saved = step
 
     def save(self, step: int, state: Mapping[str, Any], **about: object) -> None:
         """Copies `state` now and writes it in the background. Raises `CheckpointFault` where the one before failed."""
@@ -97,7 +112,7 @@ class Checkpoints:
         aside = self.folder / f".{name}.tmp"
         _write(aside, json.dumps(values).encode())
         os.replace(aside, self.folder / name)
-        _sync(self.folder)
+        sync(self.folder)
 
     def unmark(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)
@@ -112,10 +127,10 @@ class Checkpoints:
             self._write(step, state, about)
         except (OSError, RuntimeError) as error:
             self._failed = error
-            shutil.rmtree(self.folder / f"{_ASIDE}{step}", ignore_errors=True)  # the next one may find room
+            shutil.rmtree(self._aside(step), ignore_errors=True)  # the next one may find room
 
     def _write(self, step: int, state: Mapping[str, Any], about: Mapping[str, object]) -> None:
-        aside, final = self.folder / f"{_ASIDE}{step}", self.folder / f"step-{step:09d}"
+        aside = self._aside(step)
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         with (aside / STATE).open("wb") as file:
@@ -126,22 +141,34 @@ class Checkpoints:
                 raise hashed.failed or error from None  # torch tells of a wrong position, not of a full disk
             file.flush()
             os.fsync(file.fileno())
-        facts = {"format": 1, "step": step, "model": self.identity, "sha256": hashed.hash.hexdigest(), **about}
-        _write(aside / ABOUT, json.dumps(facts, indent=1).encode())
-        _sync(aside)
+        self._commit(step, {"format": 1, "sha256": hashed.hash.hexdigest(), **about})
+
+    def _aside(self, step: int) -> Path:
+        return self.folder / f"{_ASIDE}{step}"
+
+    def _commit(self, step: int, facts: Mapping[str, object]) -> None:
+        """Gives what was written aside its name, and removes the oldest."""
+        aside, final = self._aside(step), self.folder / f"step-{step:09d}"
+        _write(aside / ABOUT, json.dumps({"step": step, "model": self.identity, **facts}, indent=1).encode())
+        sync(aside)
         if final.exists():
             shutil.rmtree(final)  # it was not whole, or it would have been gone on from
         os.rename(aside, final)
-        _sync(self.folder)
+        sync(self.folder)
         self._saved = step
         for path in self._paths()[self._keep :]:
             shutil.rmtree(path, ignore_errors=True)
 
-    def _read(self, path: Path) -> Checkpoint:
+    def _read(self, path: Path, gather: bool) -> Checkpoint:
         about = self._about(path)
         if about["model"] != self.identity and not self._any:
             raise CheckpointFault(f"{path} is of another model ({_differences(about['model'], self.identity)});"
                                   " use its settings, or another --checkpoint-dir.")  # fmt: skip
+        if FILES in about:
+            from agent.recipes import shards
+
+            shards.check(path, about[FILES])
+            return Checkpoint(path, int(about["step"]), about, shards.gathered(path) if gather else {})
         try:
             content = (path / STATE).read_bytes()
         except OSError as error:
@@ -161,7 +188,9 @@ class Checkpoints:
             raise NotWhole(f"{ABOUT}: {(error.strerror or str(error)).lower()}") from None
         except ValueError:
             raise NotWhole(f"{ABOUT} is no JSON") from None
-        if not isinstance(about, dict) or not isinstance(about.get("model"), dict) or not {"step", "sha256"} <= about.keys():
+        if not isinstance(about, dict) or not isinstance(about.get("model"), dict) or "step" not in about:
+            raise NotWhole(f"{ABOUT} does not say what it holds")
+        if "sha256" not in about and not isinstance(about.get(FILES), dict):
             raise NotWhole(f"{ABOUT} does not say what it holds")
         return about
 
@@ -206,7 +235,7 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     with contextlib.suppress(OSError):  # some network file systems refuse it for folders
         handle = os.open(folder, os.O_RDONLY)
         try:

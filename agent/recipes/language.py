@@ -1,7 +1,7 @@
 """A decoder-only transformer that predicts the next byte of texts, or the next token of sequences made on the spot.
 
     python -m agent.recipes.language --data /data/books --steps 20000 --accumulate 4
-    torchrun --nproc-per-node 8 -m agent.recipes.language --data /data/books --checkpoint-activations
+    torchrun --nproc-per-node 8 -m agent.recipes.language --data /data/books --checkpoint-activations --parallel fsdp
 
 Invariant: this file needs no torch: what it does is in language_task.py, language_model.py and the loop in train.py.
 """
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from agent.recipes.entry import main
 from agent.recipes.settings import Settings, setting
+
+KINDS = ("ddp", "fsdp", "tensor", "both")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class Language(Settings):
     vocabulary: int = setting(64, "tokens of the sequences made on the spot; texts are bytes: 256", least=4)
     clip: float = setting(1.0, "longest gradient; longer ones are shortened; 0: never", least=0)
     checkpoint_activations: bool = setting(False, "compute each block twice instead of keeping it: less memory, slower")
+    parallel: str = setting("ddp", "what ranks share beside the batch: nothing; each block; each matrix; both", choices=KINDS)
+    tensor_ranks: int = setting(0, "ranks that share each matrix; the others share the batch; 0: all (tensor)", least=0)
 
 
 if __name__ == "__main__":

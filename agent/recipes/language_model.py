@@ -15,9 +15,12 @@ from torch.utils.checkpoint import checkpoint
 class Block(nn.Module):
     """Attention, then two layers for each token; each beside a shortcut."""
 
+    columns, rows = ("queries_keys_values", "layers.0"), ("out", "layers.2")
+    """Matrices that tensor ranks share by their outputs, and by their inputs: one sum over the ranks a pair."""
+
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.head, self.dropout = width // heads, dropout
         self.before_attention, self.before_layers = nn.LayerNorm(width), nn.LayerNorm(width)
         self.queries_keys_values = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -28,12 +31,13 @@ class Block(nn.Module):
         return tokens + self.layers(self.before_layers(tokens))
 
     def _attended(self, tokens: Tensor) -> Tensor:
-        samples, length, width = tokens.shape
-        parts = self.queries_keys_values(tokens).view(samples, length, 3, self.heads, width // self.heads)
-        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        """Head by head, so that a rank that has some of the rows of `queries_keys_values` has whole heads."""
+        samples, length, _ = tokens.shape
+        parts = self.queries_keys_values(tokens).view(samples, length, -1, 3, self.head)
+        queries, keys, values = parts.permute(3, 0, 2, 1, 4)
         dropout = self.dropout if self.training else 0.0
         found = functional.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, is_causal=True)
-        return found.transpose(1, 2).reshape(samples, length, width)
+        return found.transpose(1, 2).reshape(samples, length, -1)
 
 
 class Decoder(nn.Module):

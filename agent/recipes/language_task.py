@@ -5,6 +5,7 @@ Invariant: the loss of a batch is the mean over its sequences, which are all as 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from agent.recipes.data import Batch
 from agent.recipes.faults import WrongSettings
-from agent.recipes.language_model import Decoder
+from agent.recipes.language_model import Block, Decoder
 from agent.recipes.texts import MadeTexts, TextFolder
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class LanguageTask:
         made = Decoder(self.source.vocabulary, one.context, one.layers, one.width, one.heads, one.dropout)
         made.checkpoints = one.checkpoint_activations
         return made
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        """What ranks share one by one."""
+        return [one for one in model.modules() if isinstance(one, Block)]
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Norms and biases are not decayed."""

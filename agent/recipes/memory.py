@@ -52,6 +52,16 @@ def sentence(step: int, piece: int, ranks: int, accumulate: int, fits: int, wher
     return f"{did} do not fit, {fits} would: use --accumulate {cuts} (same result, slower), or --batch-size {fitted}."
 
 
+def untried(step: int, piece: int, accumulate: int, device: torch.device) -> str:
+    """As `sentence`, where a smaller batch could not be tried."""
+    did = f"out of memory in step {step}: {piece} sample{'s' * (piece > 1)} at once on {room(device)[2]} do not fit"
+    if piece == 1:
+        return f"{did}: share the model over more ranks, or use --checkpoint-activations."
+    each = piece * accumulate
+    cuts = next(cuts for cuts in range(accumulate + 1, each + 1) if each % cuts == 0)
+    return f"{did}: try --accumulate {cuts} (same result, slower), or share the model over more ranks."
+
+
 def room(device: torch.device) -> tuple[int, int | None, str]:
     """Bytes in use now, bytes that this process can have (None: not known), and what to call the device."""
     if device.type != "cuda":

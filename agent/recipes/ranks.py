@@ -6,6 +6,7 @@ Invariant: alone, nothing of torch.distributed is touched; under torchrun every 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,13 +20,26 @@ from agent.recipes.faults import WrongSettings
 
 @dataclass(frozen=True)
 class Ranks:
+    """`tensor`: so many neighbours share each matrix and see the same samples; 1: each rank has samples of its own."""
+
     rank: int
     world: int
     device: torch.device
+    tensor: int = 1
 
     @property
     def first(self) -> bool:
         return self.rank == 0
+
+    @property
+    def data(self) -> int:
+        """How many parts a batch has."""
+        return self.world // self.tensor
+
+    @property
+    def place(self) -> int:
+        """Which of them is this rank's."""
+        return self.rank // self.tensor
 
     def sum(self, *values: float) -> list[float]:
         """Of each value over all ranks."""
@@ -43,12 +57,21 @@ class Ranks:
         dist.broadcast_object_list(values, src=0, device=self.device)
         return values[0]
 
+    def all(self, value: Any) -> list[Any]:
+        """What each rank has, on all of them."""
+        if self.world == 1:
+            return [value]
+        values = [None] * self.world
+        dist.all_gather_object(values, value)
+        return values
+
     def part(self, batch: int) -> slice:
         """This rank's part of a batch. Raises `WrongSettings` where the batch cannot be shared evenly."""
-        if batch % self.world:
-            raise WrongSettings(f"--batch-size {batch} cannot be shared by {self.world} ranks; make it a multiple of {self.world}.")
-        each = batch // self.world
-        return slice(self.rank * each, (self.rank + 1) * each)
+        if batch % self.data:
+            those = f"{self.data} ranks" if self.tensor == 1 else f"{self.data} groups of {self.tensor} tensor ranks"
+            raise WrongSettings(f"--batch-size {batch} cannot be shared by {those}; make it a multiple of {self.data}.")
+        each = batch // self.data
+        return slice(self.place * each, (self.place + 1) * each)
 
 
 @contextlib.contextmanager
@@ -65,6 +88,7 @@ def ranks(device: str) -> Iterator[Ranks]:
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", **with_device)
     yield Ranks(rank, world, chosen)
     if world > 1:  # after a fault the others may never come: the process ends as it is
+        gc.collect()  # what holds on to the group, and whose end would wait for a thread that waits for it
         dist.destroy_process_group()
 
 

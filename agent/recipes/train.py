@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from agent.recipes import checkpoints, memory
-from agent.recipes.checkpoints import Checkpoints
+from agent.recipes import checkpoints, memory, parallel, shards
+from agent.recipes.checkpoints import Checkpoint, Checkpoints
 from agent.recipes.data import Batch, BrokenFiles, Loaded, Order, Source, Steps, generator, loader, mix
 from agent.recipes.entry import different
 from agent.recipes.faults import CheckpointFault, DataFault, OutOfMemory, RecipeFault, WrongSettings
@@ -28,6 +28,7 @@ from agent.recipes.pace import Pace
 from agent.recipes.ranks import Ranks
 from agent.recipes.scalars import Scalars
 from agent.recipes.settings import Settings
+from agent.recipes.sharded import ShardedCheckpoints
 from agent.recipes.stop import SoftStop
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -71,21 +72,23 @@ class Trainer:
     """One training on one rank."""
 
     def __init__(self, settings: Settings, task: Task, team: Ranks, folder: Path, journal: Journal | None = None) -> None:
+        self.kind, team = parallel.kind(settings, team), parallel.laid_out(settings, team)
         self.settings, self.task, self.team = settings, task, team
         self.part = _pieces_fit(settings, team)
         self.precision = precision(settings.precision, team.device)
+        parallel.precision_fits(self.kind, self.precision)
         self.journal = journal or Journal(speaks=team.first)
         torch.use_deterministic_algorithms(settings.deterministic)
         torch.backends.cudnn.benchmark = not settings.deterministic
         torch.manual_seed(mix(settings.seed))
-        self.plain = task.model().to(team.device)
+        self.plain = parallel.placed(task.model(), task, self.kind, team)
         self.optimizer = task.optimizer(self.plain)
         self.scaler = torch.amp.GradScaler(team.device.type, enabled=self.precision == "fp16")
-        identity = {"recipe": task.name, **task.identity}
-        self.saved = Checkpoints(folder, identity, settings.keep_checkpoints) if team.first else None
+        self.saved = self._checkpoints(folder)
         self.step = self._resume()
         self.scalars = Scalars(settings.tensorboard, folder, self.step, speaks=team.first)
-        self.model: nn.Module = DistributedDataParallel(self.plain) if team.world > 1 else self.plain
+        copies = team.world > 1 and self.kind == parallel.DDP
+        self.model: nn.Module = DistributedDataParallel(self.plain) if copies else self.plain
         source = task.source
         self._order = Order(len(source), settings.batch_size, settings.seed, source.block, source.mixed)
         self._broken = BrokenFiles(task.source, settings.max_broken)
@@ -94,6 +97,12 @@ class Trainer:
 
     def run(self) -> None:
         """To the end, or to a soft stop: both have saved when this returns."""
+        try:
+            self._run()
+        finally:
+            self.model = self.plain  # what exchanges gradients must not outlive the ranks' group: freed last, it never returns
+
+    def _run(self) -> None:
         with SoftStop() as stop, contextlib.closing(self.scalars):
             self._starts()
             pace, loss = Pace(self.settings.batch_size, self.step, self.team.device), math.nan
@@ -113,7 +122,7 @@ class Trainer:
             self._set_rate()
             if self.task.clip:
                 self.scaler.unscale_(self.optimizer)
-                nn.utils.clip_grad_norm_(self.plain.parameters(), self.task.clip)
+                parallel.shorten(self.plain.parameters(), self.task.clip, self.kind, self.team)
             self.scaler.step(self.optimizer)
             self.scaler.update()
             self.optimizer.zero_grad(set_to_none=True)
@@ -127,12 +136,12 @@ class Trainer:
     def backward(self, batch: Batch) -> Tensor:
         """The gradients of the next step, piece by piece; ranks exchange them with the last one."""
         step, settings = self.step + 1, self.settings
-        _seed(mix(settings.seed, step, self.team.rank), self.team.device)  # dropout and the like
+        _seed(mix(settings.seed, step, self.team.place), self.team.device)  # dropout and the like
         draws = self.task.draws(settings.batch_size, generator(settings.seed, 1, step))[self.part]
         size, total = len(draws) // settings.accumulate, torch.zeros((), device=self.team.device)
         for number in range(settings.accumulate):
             piece = slice(number * size, (number + 1) * size)
-            with self._alone_until(number == settings.accumulate - 1), self._autocast():
+            with parallel.alone_until(self.model, number == settings.accumulate - 1), self._autocast():
                 prepared = self.task.prepare(_cut(batch, piece), draws[piece], self.team.device)
                 loss = self.task.loss(self.model, prepared) / settings.accumulate
                 self.scaler.scale(loss).backward()
@@ -159,11 +168,6 @@ class Trainer:
     def _autocast(self) -> Any:
         return torch.autocast(self.team.device.type, DTYPES[self.precision], enabled=self.precision != "fp32")
 
-    def _alone_until(self, last: bool) -> contextlib.AbstractContextManager[Any]:
-        if last or not isinstance(self.model, DistributedDataParallel):
-            return contextlib.nullcontext()
-        return self.model.no_sync()
-
     def _told(self, loss: float, pace: Pace, *, last: bool) -> None:
         """Raises `RecipeFault` for a loss that is none: no checkpoint may be made of it."""
         if not math.isfinite(loss):
@@ -181,12 +185,12 @@ class Trainer:
         settings, source = self.settings, self.task.source
         if self.scalars.error:
             self.journal.say(f"rackrate: {self.scalars.error}.")
-        if self.saved:
+        if self.saved and self.team.first:
             for marker in (checkpoints.STOPPED, checkpoints.FINISHED):
                 self.saved.unmark(marker)
         self.journal.line(
             event="start", recipe=self.task.name, step=self.step, steps=settings.steps, ranks=self.team.world,
-            device=self.team.device.type, precision=self.precision,
+            parallel=self.kind, device=self.team.device.type, precision=self.precision,
             parameters=sum(one.numel() for one in self.plain.parameters()),
             dataset=source.version, samples_an_epoch=len(source), batch_size=settings.batch_size,
             **self.task.about,
@@ -194,55 +198,68 @@ class Trainer:
 
     def _stops(self, why: str) -> None:
         self._save()
-        if self.saved:
-            self.saved.wait()
-            self.saved.mark(checkpoints.STOPPED, step=self.step, steps=self.settings.steps, signal=why)
+        self._mark(checkpoints.STOPPED, step=self.step, steps=self.settings.steps, signal=why)
         self.journal.line(event="stopped", step=self.step, steps=self.settings.steps, signal=why)
 
     def _ends(self, loss: float, pace: Pace) -> None:
         self._save()
         accuracy = self.accuracy()
         known = {"accuracy": accuracy, "dataset": self.task.source.version, "broken_files": len(self._broken.numbers)}
-        if self.saved:
-            self.saved.wait()
-            self.saved.mark(checkpoints.FINISHED, step=self.step, **known)
+        self._mark(checkpoints.FINISHED, step=self.step, **known)
         self.scalars.add(self.step, {"accuracy": accuracy})
         self.journal.line(event="end", step=self.step, loss=loss, **known, **pace.whole())
 
     def accuracy(self) -> float | None:
         """Of the samples that are kept apart; each rank judges its share. None: there are none."""
-        source, rank, world = self.task.source, self.team.rank, self.team.world
-        numbers = range(len(source) + rank, len(source) + source.held_out, world)
-        size = max(1, self.settings.batch_size // world // self.settings.accumulate)
-        groups = [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
+        source, place, parts = self.task.source, self.team.place, self.team.data
+        if not source.held_out:
+            return None
+        numbers = list(range(len(source) + place, len(source) + source.held_out, parts))
+        even = numbers + [len(source)] * (-(-source.held_out // parts) - len(numbers))  # shards take all ranks the same calls
+        size = max(1, self.settings.batch_size // parts // self.settings.accumulate)
+        groups = [even[at : at + size] for at in range(0, len(even), size)]
         right, count = 0.0, 0
         self.plain.eval()
         with torch.no_grad(), self._autocast():
             for loaded in loader(source, groups, self.settings.workers, pinned=False):
                 found = self.task.right(self.plain, self.task.prepare(self._whole(loaded), None, self.team.device))
+                found = found[: len(numbers) - count]
                 right, count = right + float(found.sum()), count + len(found)
         self.plain.train()
         right, count = self.team.sum(right, count)
-        return right / count if count else None
+        return right / count
 
     # Checkpoints
+
+    def _checkpoints(self, folder: Path) -> Checkpoints | None:
+        """Of shards on each rank; else the first has all."""
+        identity, keep = {"recipe": self.task.name, **self.task.identity}, self.settings.keep_checkpoints
+        if self.kind != parallel.DDP:
+            return ShardedCheckpoints(folder, identity, keep, self.team)
+        return Checkpoints(folder, identity, keep) if self.team.first else None
 
     def _save(self) -> None:
         if self.saved is None:
             return
-        state = {
-            "model": self.plain.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-        }
         known = {"dataset": self.task.source.version, "settings": asdict(self.settings), "ranks": self.team.world}
-        self.saved.save(self.step, state, **known)
+        scaler = self.scaler.state_dict()
+        if isinstance(self.saved, ShardedCheckpoints):
+            self.saved.save_shards(self.step, self.plain, self.optimizer, scaler=scaler, **known)
+        else:
+            state = {"model": self.plain.state_dict(), "optimizer": self.optimizer.state_dict(), "scaler": scaler}
+            self.saved.save(self.step, state, **known)
+
+    def _mark(self, name: str, **values: object) -> None:
+        if self.saved:
+            self.saved.wait()
+            if self.team.first:
+                self.saved.mark(name, **values)
 
     def _resume(self) -> int:
-        """The step to go on from. The first rank reads; the folder may be on its node alone."""
+        """The step to go on from. The first rank looks for it; a folder without shards may be on its node alone."""
         found, fault = None, None
         try:
-            found = self._newest() if self.saved else None
+            found = self._newest() if self.saved and self.team.first else None
         except CheckpointFault as error:
             fault = str(error)
         found, fault = self.team.share((found, fault))
@@ -250,16 +267,29 @@ class Trainer:
             raise CheckpointFault(fault)
         if found is None:
             return 0
-        step, state = found
-        self.plain.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if state["scaler"]:
-            self.scaler.load_state_dict(state["scaler"])
-        return int(step)
+        self._take(found)
+        return int(found.step)
 
-    def _newest(self) -> tuple[int, Mapping[str, Any]] | None:
+    def _take(self, found: Checkpoint) -> None:
+        """Weights and the optimizer's averages, however many ranks wrote them, and whatever they shared."""
+        state, together = found.state, isinstance(self.saved, ShardedCheckpoints)
+        scaler = found.about.get("scaler") if found.sharded else state["scaler"]
+        if isinstance(self.saved, ShardedCheckpoints):
+            self.saved.goes_on_from(found.step)
+        if isinstance(self.saved, ShardedCheckpoints) and found.sharded:
+            self.saved.load(found.path.name, self.plain, self.optimizer)
+        elif found.sharded or together:
+            averages = state["averages"] if found.sharded else shards.averages_of(state["optimizer"], self.plain, self.optimizer)
+            shards.put(self.plain, self.optimizer, state["model"], averages)
+        else:
+            self.plain.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        if scaler:
+            self.scaler.load_state_dict(scaler)
+
+    def _newest(self) -> Checkpoint | None:
         assert self.saved is not None
-        found, skipped = self.saved.newest()
+        found, skipped = self.saved.newest(gather=self.kind == parallel.DDP)
         about = found.about if found else {}
         notes = different(self.settings, about.get("settings", {}), CURVE)
         if found and about.get("dataset") != self.task.source.version:
@@ -268,13 +298,15 @@ class Trainer:
             self.journal.say(f"rackrate: {sentence}.")
         if found:
             self.journal.say(f"rackrate: goes on from {found.path}, after step {found.step}.")
-        return (found.step, found.state) if found else None
+        return found
 
     # Memory
 
     def _out_of_memory(self, batch: Batch) -> OutOfMemory:
         settings, device = self.settings, self.team.device
         piece = (self.part.stop - self.part.start) // settings.accumulate
+        if self.kind != parallel.DDP:  # no rank can try a smaller one alone
+            return OutOfMemory(memory.untried(self.step + 1, piece, settings.accumulate, device))
         self.optimizer.zero_grad(set_to_none=True)
         fixed, capacity, where = memory.room(device)
         if capacity is not None and not self.optimizer.state:  # its averages come with the first step

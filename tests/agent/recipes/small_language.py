@@ -1,0 +1,153 @@
+"""A language training that takes a second on one core, shared by ranks in every way.
+
+    torchrun ... -m tests.agent.recipes.small_language FOLDER EXPERIMENT...
+
+Rank 0 writes what came of an experiment to FOLDER/EXPERIMENT.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agent.recipes import language_task, parallel
+from agent.recipes.faults import RecipeFault
+from agent.recipes.language import Language
+from agent.recipes.ranks import Ranks, ranks
+from agent.recipes.train import Trainer
+from tests.agent.recipes.small import ALONE, Watched
+
+SETTINGS = Language(
+    batch_size=8, steps=12, warmup_steps=3, learning_rate=0.03, context=16, layers=2, width=16, heads=4, vocabulary=16,
+    samples=256, held_out=13, checkpoint_every=4, device="cpu", tensorboard="off", deterministic=True, clip=0.5,
+)  # fmt: skip
+STOP_AT = 6
+
+
+def begun(folder: Path, journal: Watched | None = None, team: Ranks = ALONE, **changes: Any) -> Trainer:
+    settings = replace(SETTINGS, **changes)
+    return Trainer(settings, language_task.make(settings), team, folder, journal or Watched())
+
+
+def trained(folder: Path, journal: Watched | None = None, team: Ranks = ALONE, **changes: Any) -> dict[str, Any]:
+    """Losses, accuracy, and what was said."""
+    journal = journal or Watched()
+    begun(folder, journal, team, **changes).run()
+    ends = [one for one in journal.lines if one.get("event") == "end"]
+    return {"losses": journal.losses, "accuracy": ends[0]["accuracy"] if ends else None, "said": journal.err.getvalue(),
+            "start": journal.event("start")}  # fmt: skip
+
+
+def stops(team: Ranks, rank: int = 1) -> Watched:
+    """A journal with which that rank alone is told to stop after a step."""
+    return Watched(lambda step: os.kill(os.getpid(), signal.SIGTERM) if team.rank == rank and step == STOP_AT else None)
+
+
+# Experiments of two ranks
+
+
+PIECES: dict[str, Any] = {"parallel": "fsdp", "accumulate": 2, "checkpoint_activations": True}
+
+
+def kinds(folder: Path, team: Ranks) -> dict[str, Any]:
+    """Whole trainings."""
+    return {
+        "fsdp in pieces": trained(folder / "pieces", team=team, **PIECES),
+        "tensor": trained(folder / "tensor", team=team, parallel="tensor"),
+        "both": trained(folder / "both", team=team, parallel="both", tensor_ranks=2),
+    }
+
+
+def resumes(folder: Path, team: Ranks) -> dict[str, Any]:
+    """Stopped as one kind, told to the second rank alone, and gone on as another."""
+    how = {"fsdp": PIECES, "tensor": {"parallel": "tensor"}, "ddp": {}}
+    found = {one: trained(folder / f"stopped-{one}", stops(team), team, **changes) for one, changes in how.items()}
+    for before, after in (("fsdp", "fsdp"), ("tensor", "fsdp"), ("ddp", "fsdp"), ("fsdp", "ddp"), ("alone", "fsdp")):
+        name = f"{before}-{after}"
+        if team.first:
+            shutil.copytree(folder / f"stopped-{before}", folder / name)
+        team.share(None)
+        found[name] = trained(folder / name, team=team, **how[after])
+    return found
+
+
+def sentences(folder: Path, team: Ranks) -> dict[str, Any]:
+    """Of settings and folders that cannot be meant."""
+    found: dict[str, Any] = {}
+    cases: dict[str, dict[str, Any]] = {
+        "heads": {"parallel": "tensor", "heads": 1}, "not asked": {"parallel": "both"}, "odd": {"parallel": "both", "tensor_ranks": 3},
+        "too few": {"parallel": "tensor", "tensor_ranks": 1}, "for nothing": {"parallel": "fsdp", "tensor_ranks": 2},
+        "another model": {"parallel": "fsdp", "layers": 1},
+    }  # fmt: skip
+    trained(folder / "kept", team=team, parallel="fsdp", steps=2, held_out=0)
+    for name, changes in cases.items():
+        found[name] = fault(lambda changes=changes: begun(folder / "kept", team=team, **changes))
+    own = folder / f"of-rank-{team.rank}"
+    found["not shared"] = fault(lambda: begun(own, team=team, parallel="fsdp"))
+    found["fp16"] = fault(lambda: parallel.precision_fits("both", "fp16"))
+    return found
+
+
+def fault(does: Callable[[], object]) -> str:
+    try:
+        does()
+    except RecipeFault as wrong:
+        return str(wrong)
+    return "none"
+
+
+def overflow(folder: Path, team: Ranks) -> dict[str, Any]:
+    """With fp16's scale: one rank's shard of one gradient is infinite, so no rank may step, and the scale is halved on all."""
+    trainer = begun(folder / "overflow", team=team, parallel="fsdp")
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1000)
+    batch = next(iter(trainer._batches())).batch
+    before = [one.detach().to_local().clone() for one in trainer.plain.parameters()]
+    infinite = trainer.plain.blocks[1].out.weight.register_post_accumulate_grad_hook(_spoil(team))
+    trainer.train(batch)
+    infinite.remove()
+    same = all(torch.equal(old, one.detach().to_local()) for old, one in zip(before, trainer.plain.parameters(), strict=True))
+    scale = trainer.scaler.get_scale()
+    trainer.train(batch)
+    moved = any(not torch.equal(old, one.detach().to_local()) for old, one in zip(before, trainer.plain.parameters(), strict=True))
+    trainer.saved.wait()
+    return {"found": team.all([same, scale, moved])}
+
+
+def _spoil(team: Ranks) -> Callable[[torch.Tensor], None]:
+    def spoil(weight: Any) -> None:
+        if team.rank == 1:
+            weight.grad.to_local().fill_(float("inf"))
+
+    return spoil
+
+
+def dies(folder: Path, team: Ranks) -> None:
+    """Of four ranks one kills itself with -9 after a step; the last line stands in a file, for no rank comes to an end."""
+
+    def after(step: int) -> None:
+        if team.first:
+            (folder / "losses.json").write_text(json.dumps(journal.losses))
+        if team.rank == 2 and step == STOP_AT:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    journal = Watched(after)
+    trained(folder / "killed", journal, team, parallel="both", tensor_ranks=2, accumulate=2)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    place = Path(sys.argv[1])
+    with ranks("cpu") as together:
+        for name in sys.argv[2:]:
+            found = globals()[name](place, together)
+            if together.first:
+                (place / f"{name}.json").write_text(json.dumps(found))

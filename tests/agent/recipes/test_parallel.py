@@ -1,0 +1,218 @@
+"""Shards of blocks and parts of matrices on two and four ranks (torchrun, gloo) against one process that has the whole model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
+
+from agent.recipes.checkpoints import ABOUT, FILES, STATE, STOPPED, Checkpoints  # noqa: E402
+from agent.recipes.faults import CheckpointFault  # noqa: E402
+from agent.recipes.language import KINDS  # noqa: E402
+from agent.recipes.parallel import BOTH, DDP, FSDP, TENSOR, kind  # noqa: E402
+from agent.recipes.ranks import Ranks  # noqa: E402
+from tests.agent.recipes.small import ALONE, Watched  # noqa: E402
+from tests.agent.recipes.small_language import SETTINGS, STOP_AT, begun, stops, trained  # noqa: E402
+from tests.support.cli import ROOT  # noqa: E402
+
+CLOSE = {"rel": 1e-4}
+"""Sums in another order; the losses differ by more from step to step, and without the optimizer's averages."""
+
+
+def torchrun(count: int, folder: Path, *experiments: str) -> subprocess.CompletedProcess[str]:
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count))
+    command = [sys.executable, *launch, "-m", "tests.agent.recipes.small_language", str(folder), *experiments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
+
+
+class Two(NamedTuple):
+    """What came of everything that was tried on two ranks."""
+
+    folder: Path
+    kinds: Mapping[str, Any]
+    resumes: Mapping[str, Any]
+    sentences: Mapping[str, str]
+    overflow: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One process, never stopped."""
+    return trained(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
+    folder = tmp_path_factory.mktemp("two")
+    trained(folder / "stopped-alone", stops(ALONE, 0))
+    names = Two._fields[1:]
+    done = torchrun(2, folder, *names)
+    assert done.returncode == 0, done.stderr
+    return Two(folder, *(json.loads((folder / f"{name}.json").read_text()) for name in names))
+
+
+def curve(found: Mapping[str, Any]) -> dict[int, float]:
+    return {int(step): loss for step, loss in found["losses"].items()}
+
+
+def test_every_kind_gives_the_losses_of_one_process_with_the_whole_batch(two: Two, plain: dict[str, Any]) -> None:
+    assert plain["losses"][1] - plain["losses"][12] > 0.1, "it learns, so the optimizer counts"
+    for name, found in two.kinds.items():
+        assert curve(found) == pytest.approx(plain["losses"], **CLOSE), name
+        assert found["accuracy"] == pytest.approx(plain["accuracy"]), "13 samples on 2 ranks: none is judged twice"
+    assert {one["start"]["parallel"] for one in two.kinds.values()} == {"fsdp", "tensor", "both"}
+
+
+@pytest.mark.parametrize("name", ["fsdp-fsdp", "tensor-fsdp", "ddp-fsdp", "fsdp-ddp", "alone-fsdp"])
+def test_stopped_as_one_kind_it_goes_on_as_another(two: Two, plain: dict[str, Any], name: str) -> None:
+    found = curve(two.resumes[name])
+    assert list(found) == list(range(STOP_AT + 2, 13))
+    assert found == pytest.approx({step: plain["losses"][step] for step in found}, **CLOSE)
+    assert f"goes on from {two.folder / name / 'step-000000007'}, after step 7" in two.resumes[name]["said"]
+
+
+def test_the_same_kind_on_as_many_ranks_goes_on_exactly_as_if_it_had_not_been_stopped(two: Two) -> None:
+    unbroken = curve(two.kinds["fsdp in pieces"])
+    assert {**curve(two.resumes["fsdp"]), **curve(two.resumes["fsdp-fsdp"])} == unbroken
+
+
+@pytest.mark.parametrize("name", ["fsdp", "tensor"])
+def test_from_two_ranks_to_one(two: Two, plain: dict[str, Any], tmp_path: Path, name: str) -> None:
+    shutil.copytree(two.folder / f"stopped-{name}", tmp_path / "kept")
+    found = trained(tmp_path / "kept", parallel=name)["losses"]
+    assert list(found) == list(range(STOP_AT + 2, 13))
+    assert found == pytest.approx({step: plain["losses"][step] for step in found}, **CLOSE)
+    assert (tmp_path / "kept" / "step-000000012" / STATE).is_file(), "one process keeps no shards"
+
+
+@pytest.mark.parametrize("name", ["fsdp", "tensor", "ddp"])
+def test_a_stop_told_to_one_rank_stops_all_after_the_same_step(two: Two, name: str) -> None:
+    assert json.loads((two.folder / f"stopped-{name}" / STOPPED).read_text()) == {
+        "step": STOP_AT + 1, "steps": 12, "signal": "a signal to another rank"
+    }  # fmt: skip
+    assert max(curve(two.resumes[name])) == STOP_AT + 1
+
+
+# Settings
+
+
+def test_what_cannot_be_meant_is_one_sentence(two: Two) -> None:
+    found = dict(two.sentences)
+    kept, folder = two.folder / "kept" / "step-000000002", found.pop("not shared")
+    assert found == {
+        "heads": "--heads 1 cannot be shared by 2 tensor ranks; make it a multiple of 2.",
+        "not asked": "--parallel both: how many of the 2 ranks share a matrix? Say it with --tensor-ranks.",
+        "odd": "--tensor-ranks 3 does not divide the 2 ranks.",
+        "too few": "--parallel tensor takes all 2 ranks; with --tensor-ranks 1 use --parallel both.",
+        "for nothing": "--tensor-ranks 2 goes with --parallel tensor or both, and this is fsdp.",
+        "another model": f"{kept} is of another model (layers 2 there, 1 here); use its settings, or another --checkpoint-dir.",
+        "fp16": "--precision fp16 does not go with --parallel both: use bf16 or fp32, or --parallel fsdp.",
+    }
+    assert folder.startswith(f"shards need a folder that all nodes share, and {two.folder}/of-rank-1 on ")
+    assert folder.endswith(" is not the one of the first rank; name one with --checkpoint-dir, or use --parallel ddp.")
+
+
+def test_alone_nothing_is_shared_whatever_is_asked(tmp_path: Path) -> None:
+    assert KINDS == (DDP, FSDP, TENSOR, BOTH)
+    assert kind(SETTINGS, Ranks(0, 2, torch.device("cpu"))) == DDP
+    assert begun(tmp_path, parallel="both", tensor_ranks=2).kind == DDP
+
+
+def test_an_infinite_gradient_on_one_rank_keeps_all_from_stepping_and_halves_the_scale_of_all(two: Two) -> None:
+    assert two.overflow["found"] == [[True, 512.0, True]] * 2
+
+
+# Killed
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four ranks, of which two share each matrix, after one of them was killed with -9."""
+    folder = tmp_path_factory.mktemp("four")
+    done = torchrun(4, folder, "dies")
+    assert done.returncode != 0 and "SIGKILL" in done.stderr, done.stderr
+    return folder
+
+
+def test_four_ranks_that_share_both_give_the_losses_of_one_and_killed_with_9_one_goes_on(
+    killed: Path, plain: dict[str, Any]
+) -> None:
+    before = {int(step): loss for step, loss in json.loads((killed / "losses.json").read_text()).items()}
+    assert before == pytest.approx({step: plain["losses"][step] for step in before}, **CLOSE) and max(before) >= STOP_AT - 1
+    found = trained(killed / "killed")["losses"]
+    assert list(found) == list(range(5, 13)), "from the checkpoint of step 4"
+    assert found == pytest.approx({step: plain["losses"][step] for step in found}, **CLOSE)
+
+
+# Checkpoints in shards
+
+
+@pytest.fixture
+def shards(two: Two, tmp_path: Path) -> Path:
+    """A folder with those of steps 8 and 12, of two ranks."""
+    shutil.copytree(two.folder / "pieces", tmp_path / "shards")
+    return tmp_path / "shards"
+
+
+IDENTITY = {"recipe": "language", "vocabulary": 16, "context": 16, "layers": 2, "width": 16, "heads": 4}
+
+
+def test_shards_are_read_whole_by_one_process(shards: Path) -> None:
+    found, skipped = Checkpoints(shards, IDENTITY).newest()
+    assert found is not None and (found.step, skipped) == (12, [])
+    assert sorted(found.about[FILES]) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
+    model = begun(shards.parent / "other").plain.state_dict()
+    assert {name: value.shape for name, value in found.state["model"].items()} == {name: one.shape for name, one in model.items()}
+    assert found.state["averages"]["tokens.weight"].keys() == {"step", "exp_avg", "exp_avg_sq"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda path: (path / "__1_0.distcp").write_bytes((path / "__1_0.distcp").read_bytes()[:-9]),
+         "__1_0.distcp is half-written or damaged (its hash is not that of about.json)"),
+        (lambda path: (path / "__0_0.distcp").unlink(), "__0_0.distcp: no such file or directory"),
+        (lambda path: (path / ".metadata").unlink(), ".metadata: no such file or directory"),
+        (lambda path: (path / ABOUT).write_text('{"step": 12, "model": {}}'), "about.json does not say what it holds"),
+        (lambda path: (path / ABOUT).write_text('{"step": 12, "model": %s, "files": {}}' % json.dumps(IDENTITY)),
+         ".metadata is not among its files"),
+    ],
+)  # fmt: skip
+def test_one_that_is_not_whole_is_named_and_the_one_before_it_taken(shards: Path, damage: Any, why: str) -> None:
+    damage(shards / "step-000000012")
+    found, skipped = Checkpoints(shards, IDENTITY).newest(gather=False)
+    assert found is not None and found.step == 8
+    assert skipped == [f"{shards}/step-000000012 is skipped: {why}"]
+
+
+def test_a_table_that_would_call_something_is_not_unpickled(shards: Path, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "evil"),)
+
+    path = shards / "step-000000012"
+    (path / ".metadata").write_bytes(pickle.dumps(Evil()))
+    about = json.loads((path / ABOUT).read_text())
+    about[FILES][".metadata"] = hashlib.sha256((path / ".metadata").read_bytes()).hexdigest()
+    (path / ABOUT).write_text(json.dumps(about))
+    found, skipped = Checkpoints(shards, IDENTITY).newest(gather=False)
+    assert found is not None and found.step == 8
+    assert skipped[0].endswith(".metadata holds more than torch's table of tensors, or is of another torch")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_shards_of_another_model_are_refused(shards: Path) -> None:
+    with pytest.raises(CheckpointFault, match=r"is of another model \(width 16 there, 32 here\)"):
+        begun(shards, Watched(), width=32)
