@@ -16,7 +16,7 @@ import msgspec
 from agent import wire
 from agent.alert_rules import RuleName
 from agent.errors import JobRefused, JobUnknown, StateDirectoryError
-from agent.private_files import read_private, write_private
+from agent.private_files import read_private, sweep, write_private
 
 FILE = "alert_pauses.json"
 MOST = 100
@@ -31,6 +31,8 @@ class AlertPausing:
     def __init__(self, folder: Path | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._path = None if folder is None else folder / FILE
         self._clock = clock
+        if self._path is not None:
+            sweep(self._path)
         self.now: tuple[wire.AlertPause, ...] = self._read()
         self.expire()
 
@@ -94,6 +96,7 @@ class AlertPausing:
         if self._path is None or not self._path.exists():
             return ()
         try:
-            return msgspec.json.decode(read_private(self._path, "list of pauses"), type=tuple[wire.AlertPause, ...])
-        except (msgspec.DecodeError, StateDirectoryError):
+            found = msgspec.json.decode(read_private(self._path, "list of pauses"), type=tuple[wire.AlertPause, ...])
+        except (msgspec.DecodeError, UnicodeDecodeError, StateDirectoryError):
             return ()
+        return () if any(one.until.tzinfo is None for one in found) else found

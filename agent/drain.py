@@ -14,7 +14,7 @@ import msgspec
 
 from agent import wire
 from agent.errors import JobRefused, StateDirectoryError
-from agent.private_files import read_private, write_private
+from agent.private_files import read_private, sweep, write_private
 
 FILE = "drain.json"
 
@@ -40,6 +40,8 @@ class NodeDrain:
     def __init__(self, folder: Path | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._path = None if folder is None else folder / FILE
         self._clock = clock
+        if self._path is not None:
+            sweep(self._path)
         self.now: wire.Drain | None = self._read()
 
     @property
@@ -81,5 +83,5 @@ class NodeDrain:
             return None
         try:
             return msgspec.json.decode(read_private(self._path, "drain"), type=wire.Drain)
-        except (msgspec.DecodeError, StateDirectoryError):
+        except (msgspec.DecodeError, UnicodeDecodeError, StateDirectoryError):
             return wire.Drain(since=self._clock(), by="the agent", reason=f"{self._path} cannot be read; undrain the node to start anew")

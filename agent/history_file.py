@@ -17,7 +17,7 @@ import msgspec
 from agent.errors import AgentFault
 from agent.history import HistoryRing
 from agent.history_level import Kept
-from agent.private_files import write_private
+from agent.private_files import sweep, write_private
 
 NAME = "history.bin"
 SAVE_SECONDS = 600.0
@@ -66,6 +66,7 @@ class HistoryFile:
         self._ring = ring
         self._thread: threading.Thread | None = None
         self._failed = False
+        sweep(path)
 
     def save(self) -> None:
         """Copies the ring now, and writes it in a thread; left out while the last write still runs."""

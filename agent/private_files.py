@@ -6,6 +6,7 @@ read is refused, with the command that closes it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
@@ -22,9 +23,28 @@ def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
     try:
         _write_new(scratch, data, mode)
         os.replace(scratch, path)
+        _settle(path.parent)
     except OSError as error:
         scratch.unlink(missing_ok=True)
         raise worded(error, path.parent, f"cannot take the file {path.name}") from None
+
+
+def sweep(path: Path) -> None:
+    """Removes what programs that were killed while they wrote `path` left beside it. Only for whoever alone writes it."""
+    for scratch in path.parent.glob(f".{path.name}.*"):
+        if len(scratch.suffix) == 9:
+            with contextlib.suppress(OSError):
+                scratch.unlink()
+
+
+def _settle(folder: Path) -> None:
+    """A name that came or went is on the disk too, as far as the file system knows how."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def create_once(path: Path, data: bytes) -> None:

@@ -6,6 +6,7 @@ of its own: `now_ms` is UTC milliseconds.
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -65,12 +66,29 @@ class Batch(NamedTuple):
     """Samples in it."""
 
 
+class ForwardClock:
+    """UTC milliseconds that never go back: where the machine's clock was set back, they go on from where they were."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._last = self._ahead = 0
+
+    def __call__(self) -> int:
+        now_ms = self._now_ms()
+        if now_ms >= self._last:
+            self._ahead = 0
+        elif now_ms + self._ahead < self._last:
+            self._ahead = self._last - now_ms
+        self._last = now_ms + self._ahead
+        return self._last
+
+
 class Recorder:
     """The tap of a fleet. `ids`: the file's numbers of the nodes; `every_seconds`: how often a node's sample is kept."""
 
     def __init__(self, ids: Mapping[str, int], now_ms: Callable[[], int], every_seconds: float = 1.0) -> None:
         self._ids = ids
-        self._now_ms = now_ms
+        self._now_ms = ForwardClock(now_ms)
         self._every_ms = round(every_seconds * 1000)
         self._docs: dict[Key, msgspec.Struct] = {}
         self._numbers: dict[Key, int] = {}
@@ -181,8 +199,8 @@ class Recorder:
             mark = hash(body)
             if self._known.get(place) == mark:
                 return
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
+            if len(self._known) >= MOST_KNOWN:  # only jobs that ended grow without end; of the others it must be told when they end
+                self._known = {key: found for key, found in self._known.items() if key[1] != "job"}
             self._known[place] = mark
         self._changes.append(Change(ident, kind, key, self._now_ms(), None if body is None else zlib.compress(body)))
 
@@ -228,16 +246,21 @@ class Recorder:
 
 
 class Writer:
-    """Puts batches into a file; may be called from another thread than the recorder, one batch after the other."""
+    """Puts batches into a file; may be called from other threads than the recorder's, in the order of the batches."""
 
     def __init__(self, file: RecordFile, session_ms: int) -> None:
         self._file = file
         self._session_ms = session_ms
         self._stream: Any = None
         self._number = 0
+        self._turn = threading.Lock()
 
     def write(self, batch: Batch) -> None:
         """All of it, or nothing. Failed: the disk is full; then a new segment is needed before more can be read."""
+        with self._turn:  # the last batch may come while the one before is being packed: both are of one stream
+            self._put(batch)
+
+    def _put(self, batch: Batch) -> None:
         chunks = [self._chunk(piece, batch.until_ms) for piece in batch.pieces]
         with self._file.writing() as connection:
             connection.executemany("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)", chunks)

@@ -25,6 +25,8 @@ from tui.errors import Failed
 FORMAT = 1
 APPLICATION_ID = 0x5252_5631
 """`RRV1` in the file's header: tells a recording from any other SQLite file."""
+HEADER_BYTES = 100
+MOST_SENTENCES = 100
 PART_BYTES = 1 << 16
 """Files that are kept are cut into parts of this size; a part that was there before is not kept twice."""
 
@@ -76,6 +78,13 @@ class RecordFile:
         self._mutex = threading.RLock()
         self._lock = lock
         self.path = path
+        self.damage: list[str] = []
+        """Sentences: what could not be read, each once."""
+
+    def tell(self, damage: str) -> None:
+        """Adds a sentence to what could not be read."""
+        if damage not in self.damage and len(self.damage) < MOST_SENTENCES:
+            self.damage.append(damage)
 
     @classmethod
     def write(cls, path: str | Path) -> Self:
@@ -101,6 +110,7 @@ class RecordFile:
             raise Failed(f"{path}: there is no such file. `rackrate record FILE` makes one.")
         if not Path(path).stat().st_size:
             raise Failed(f"{path}: this file is empty: it is no recording.")
+        _take_back(Path(path))
         with faults(str(path)):
             connection = sqlite3.connect(
                 f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=10.0
@@ -163,8 +173,9 @@ class RecordFile:
                 for row in self._connection.execute(query, values):
                     found.append(row)
             except sqlite3.DatabaseError as error:
-                if not found and not _is_damage(error):
+                if not _is_damage(error):
                     raise Failed(f"{self.path}: the recording cannot be read ({error}).") from None
+                self.tell(f"{self.path}: a part of this file cannot be read ({error}).")
         return found
 
     @property
@@ -227,6 +238,21 @@ def _locked(path: str) -> int:
     return handle
 
 
+def _take_back(path: Path) -> None:
+    """What a recorder that was killed had half written is undone: a file that is only read cannot be put right."""
+    if not Path(f"{path}-journal").exists():
+        return
+    with path.open("rb") as file:
+        if file.read(HEADER_BYTES)[68:72] != APPLICATION_ID.to_bytes(4):
+            return
+    with contextlib.suppress(sqlite3.Error):  # whoever may not write is told when it is read
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10.0)
+        try:
+            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        finally:
+            connection.close()
+
+
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
     if _format(connection, path) == 0:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -279,6 +305,11 @@ def faults(path: str) -> Iterator[None]:
             raise Failed(f"{path}: the disk is full. What was recorded until now is whole; free some space.") from None
         if is_busy(error):
             raise Failed(f"{path}: another program holds this file; try again when it is done.") from None
+        if "readonly" in str(error):
+            raise Failed(
+                f"{path}: its recorder was killed in the middle of a write, which can be taken back only by somebody who may"
+                f" write to {path} and its folder. Open it as that user, or copy it with {Path(path).name}-journal."
+            ) from None
         if _is_damage(error):
             raise Failed(f"{path}: this is no recording, or it is damaged ({error}).") from None
         raise Failed(f"{path}: the recording cannot be used ({error}).") from None

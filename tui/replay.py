@@ -76,7 +76,7 @@ class Recording:
         self.file = file
         self._segments: list[int] = []
         self._read: dict[int, tuple[int, list[tuple[int, list[Any]]]]] = {}
-        self.damage: list[str] = []
+        self.damage = file.damage
         """Sentences: what could not be read."""
         self.look_again()
         if not self.sessions:
@@ -148,7 +148,7 @@ class Recording:
             yield
         except (zlib.error, msgspec.DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
             at = _EPOCH + timedelta(milliseconds=segment)
-            self.damage.append(f"{self.file.path}: what was recorded in the minute from {at:%Y-%m-%d %H:%M:%S} UTC is damaged ({error}).")
+            self.file.tell(f"{self.file.path}: what was recorded in the minute from {at:%Y-%m-%d %H:%M:%S} UTC is damaged ({error}).")
 
     def _records(self, segment: int) -> list[Record]:
         """All changes of a segment by time."""
@@ -262,7 +262,7 @@ class Recording:
             text = None if body is None else zlib.decompress(body)
             return None if text is None else Happened(at_ms, node.name, decoded(kind, text))
         except (zlib.error, msgspec.DecodeError) as error:
-            self.damage.append(f"{self.file.path}: an event of {node.name} is damaged ({error}).")
+            self.file.tell(f"{self.file.path}: an event of {node.name} is damaged ({error}).")
             return None
 
     def _of_document(self, key: Key, at_ms: int, doc: Doc) -> Happened | None:
@@ -274,7 +274,7 @@ class Recording:
                 wire.SampleEvent(sample=unpack(doc, wire.Sample)) if key[1] == "sample" else wire.JobEvent(job=unpack(doc, wire.Job))
             )
         except (msgspec.ValidationError, LookupError, TypeError, OverflowError) as error:
-            self.damage.append(f"{self.file.path}: what {node.name} told is damaged ({error}).")
+            self.file.tell(f"{self.file.path}: what {node.name} told is damaged ({error}).")
             return None
         return Happened(at_ms, node.name, event)
 
@@ -285,11 +285,12 @@ class Recording:
         found = self._documents(from_ms, from_ms, {})
         happened: list[Happened] = []
         for segment in self._segments[max(0, bisect_right(self._segments, from_ms) - 1) : bisect_right(self._segments, until_ms)]:
-            for record in self._records(segment):
-                if segment > from_ms and record.at_ms < segment:
-                    found.setdefault(record.key, (record.at_ms, record.change))
-                if from_ms < record.at_ms <= until_ms:
-                    happened += self._step(record, found)
+            with self._telling(segment):
+                for record in self._records(segment):
+                    if segment > from_ms and record.at_ms < segment:
+                        found.setdefault(record.key, (record.at_ms, record.change))
+                    if from_ms < record.at_ms <= until_ms:
+                        happened += self._step(record, found)
         rows = self.file.rows("SELECT * FROM events WHERE at_ms > ? AND at_ms <= ? ORDER BY at_ms", (from_ms, until_ms))
         happened += [one for row in rows if (one := self._changed(*row)) is not None]
         return sorted(happened, key=lambda one: one.at_ms)

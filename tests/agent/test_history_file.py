@@ -55,6 +55,10 @@ def test_what_is_torn_foreign_or_missing_is_no_history_and_no_error(tmp_path: Pa
 
 
 def test_a_file_that_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / f".{NAME}.0a1b2c3d").write_bytes(b"of an agent that was killed while it wrote")
+    (tmp_path / f".{NAME}.mine").touch()
+    HistoryFile(tmp_path / NAME, ring(5)).close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == [f".{NAME}.mine", NAME]
     file = HistoryFile(tmp_path / "gone" / NAME, ring(5))
     file.close()
     file.close()

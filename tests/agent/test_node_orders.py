@@ -58,11 +58,19 @@ def test_a_drain_outlives_the_agent_and_keeps_its_beginning(tmp_path: Path) -> N
 
 
 def test_a_file_that_is_damaged_keeps_the_node_drained_and_says_why(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("{")
-    (tmp_path / FILE).chmod(0o600)
-    drain = NodeDrain(tmp_path)
-    assert drain.now is not None and str(tmp_path / FILE) in (drain.now.reason or "")
-    assert drain.lift() and NodeDrain(tmp_path).now is None
+    for damaged in (b"{", b"", b"\0" * 60, b"\xff\xfe"):
+        (tmp_path / FILE).write_bytes(damaged)
+        (tmp_path / FILE).chmod(0o600)
+        drain = NodeDrain(tmp_path)
+        assert drain.now is not None and str(tmp_path / FILE) in (drain.now.reason or "")
+        assert drain.lift() and NodeDrain(tmp_path).now is None
+
+
+def test_what_an_agent_that_was_killed_while_it_wrote_left_is_removed(tmp_path: Path) -> None:
+    for name in (FILE, "alert_pauses.json"):
+        (tmp_path / f".{name}.0a1b2c3d").write_bytes(b"{")
+    NodeDrain(tmp_path), AlertPausing(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_ordered_that_could_not_be_kept(tmp_path: Path) -> None:
@@ -119,8 +127,10 @@ def test_a_pause_for_the_same_replaces_the_one_before_and_there_are_not_endlessl
 def test_a_list_of_pauses_that_is_damaged_pauses_nothing(tmp_path: Path) -> None:
     pauses = AlertPausing(tmp_path)
     pauses.pause(pause(), "a", None, ())
-    (tmp_path / "alert_pauses.json").write_text("[")
-    assert AlertPausing(tmp_path).now == ()
+    one = b'[{"id":"a","since":"2026-03-01T12:00:00Z","until":"2036-03-01T12:00:00","by":"a"}]'
+    for damaged in (b"[", b"", b"\0" * 60, b"\xff\xfe", one):
+        (tmp_path / "alert_pauses.json").write_bytes(damaged)
+        assert AlertPausing(tmp_path).now == (), damaged
 
 
 # -- through the server ------------------------------------------------------------------------------------------

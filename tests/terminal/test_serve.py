@@ -96,7 +96,8 @@ def test_without_the_token_there_is_nothing_and_the_token_leaves_the_address(ser
         status, _, body = serving.ask(path)
         assert status == 403 and "rackrate serve" in body, path
     token = serving.url.partition("token=")[2]
-    assert serving.ask("/", Cookie=f"rackrate_{serving.host.rpartition(':')[2]}=wrong")[0] == 403
+    for wrong in ("wrong", "\xff\xfe", token[:-1], token + "x"):
+        assert serving.ask("/", Cookie=f"rackrate_{serving.host.rpartition(':')[2]}={wrong}")[0] == 403
     status, headers, _ = serving.ask(f"/?token={token}")
     assert status == 303 and headers["Location"] == "./"
     cookie = headers["Set-Cookie"]

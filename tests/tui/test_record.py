@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,79 @@ def test_a_full_disk_is_a_sentence_and_what_was_written_stays(tmp_path: Path) ->
         recording = Recording(file)
         assert recording.fleet(recording.ends_ms, 0.0)["gpu-01"].state(0.0) == "live" and recording.damage == []
         assert file.rows("PRAGMA integrity_check") == [("ok",)] and file.rows("PRAGMA application_id") == [(APPLICATION_ID,)]
+
+
+def test_what_a_killed_recorder_had_half_written_is_taken_back_by_whoever_reads(tmp_path: Path) -> None:
+    path, killed = tmp_path / "a.rec", tmp_path / "killed.rec"
+    stage = Stage(path)
+    stage.connect("gpu-01")
+    stage.run(20)
+    stage.write()
+    with pytest.raises(ZeroDivisionError), stage.file.writing() as connection:
+        connection.execute("PRAGMA cache_size = 2")  # so that pages reach the disk before the end
+        connection.execute("DELETE FROM chunks")
+        connection.executemany("INSERT INTO chunks VALUES (5, ?, 6, ?)", [(number, bytes(3000)) for number in range(100)])
+        for end in ("", "-journal"):
+            Path(f"{killed}{end}").write_bytes(Path(f"{path}{end}").read_bytes())
+        raise ZeroDivisionError
+    with RecordFile.read(killed) as file:
+        recording = Recording(file)
+        assert recording.fleet(recording.ends_ms, 0.0)["gpu-01"].state(0.0) == "live" and recording.damage == []
+
+
+def test_where_the_clock_is_set_back_the_moments_go_on() -> None:
+    stage = Stage(None)
+    stage.connect("gpu-01")
+    stage.run(90)
+    before = stage.now_ms()
+    stage.seconds -= 3600
+    stage.run(90)
+    recording = stage.recording()
+    assert before + 88_000 <= recording.ends_ms <= before + 92_000 and recording.starts_ms == stage.began_ms
+    for at_ms in (before - 30_000, before + 30_000, recording.ends_ms):
+        assert recording.fleet(at_ms, 0.0)["gpu-01"].state(0.0) == "live"
+    stage.seconds += 7200
+    stage.run(2)
+    assert stage.recording().ends_ms == stage.now_ms(), "a clock that is ahead again counts"
+
+
+def test_of_two_batches_that_are_written_at_once_none_is_garbled() -> None:
+    stage = Stage(None)
+    stage.connect("gpu-01")
+    batches = []
+    for _ in range(12):
+        stage.run(1, write_every=100)
+        batches.append(stage.recorder.take())
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(stage.writer.write, batches))
+    recording = stage.recording()
+    assert stage.file.rows("SELECT COUNT(*) FROM chunks")[0][0] >= 12 and recording.damage == []
+    for at_ms in range(recording.starts_ms, recording.ends_ms, 1000):
+        recording.fleet(at_ms, 0.0)
+    assert recording.damage == []
+
+
+def test_the_end_of_an_alert_is_told_however_many_jobs_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.record.MOST_KNOWN", 20)
+    stage = Stage(None)
+    stage.connect("gpu-01", wire.AlertEvent(alert=alert("gpu-01")))
+    stage.tell("gpu-01", *(wire.JobEvent(job=ended(number, "oom")) for number in range(1, 60)))
+    assert len(stage.recorder._known) <= 20
+    stage.seconds = 9.0
+    stage.tell("gpu-01", wire.AlertEvent(alert=msgspec.structs.replace(alert("gpu-01"), ended_at=AT)))
+    recording = stage.recording()
+    assert recording.fleet(START_MS + 8000, 0.0)["gpu-01"].alerts and not recording.fleet(recording.ends_ms, 0.0)["gpu-01"].alerts
+
+
+def test_damage_is_told_once_however_often_it_is_met(tmp_path: Path) -> None:
+    stage = Stage(None)
+    stage.connect("gpu-01")
+    stage.run(30)
+    recording = stage.recording()
+    with stage.file.writing() as connection:
+        connection.execute("UPDATE chunks SET body = x'ffffffffffff' WHERE number = 3")
+        connection.execute("UPDATE events SET body = x'00'")
+    for at_ms in range(recording.starts_ms, recording.ends_ms, 3000):
+        recording.fleet(at_ms, 0.0)
+        recording.between(at_ms, at_ms + 3000)
+    assert 1 <= len(recording.damage) == len(set(recording.damage)) <= 4

@@ -98,7 +98,7 @@ class _Recording:
         self._keeper: PageKeeper = PageKeeper(file)
         self._prices: Prices = Prices(file, context.prices_path, context.terms_path)
         self._faults: dict[str, str] = {}
-        self._heard = 0
+        self._heard = self._size_bytes = 0
 
     async def run(self, seconds: float | None, until: Callable[[], bool]) -> int:
         from tui.commands.watch import ending
@@ -156,6 +156,7 @@ class _Recording:
         self._heard += batch.heard
         self._writer.write(batch)
         self._prices.look(batch.until_ms)
+        self._size_bytes = self._file.size_bytes  # here, as the file may be held for long while it is written
 
     async def _syncing(self) -> None:
         await asyncio.sleep(FIRST_SYNC_SECONDS)
@@ -209,7 +210,7 @@ class _Recording:
         span = (now_ms() - self._began_ms) / 1000
         totals = self.fleet.totals(time.monotonic())
         sys.stderr.write(
-            f"\r\x1b[Krecording {totals.live} of {totals.nodes} nodes for {fmt.age(span)}: {self._file.size_bytes / 1e6:,.1f} MB; Ctrl-C ends it"
+            f"\r\x1b[Krecording {totals.live} of {totals.nodes} nodes for {fmt.age(span)}: {self._size_bytes / 1e6:,.1f} MB; Ctrl-C ends it"
         )
         sys.stderr.flush()
 

@@ -240,8 +240,10 @@ class Blasting(App[None]):
                 sending.asked.add(target)
                 return await _ask_one(app, plan, target)
 
-        answers = await asyncio.gather(*(one(target) for target in going))
-        self._sending.remove(sending)
+        try:
+            answers = await asyncio.gather(*(one(target) for target in going))
+        finally:
+            self._sending.remove(sending)
         failed = tuple((target, text) for target, text in zip(going, answers, strict=True) if text is not None)
         done = tuple(target for target, text in zip(going, answers, strict=True) if text is None)
         outcome = Outcome(plan, done, failed, tuple(left))

@@ -32,6 +32,8 @@ READY = b"__GANGLION__\n"
 STRANGE = ("TMUX", "TMUX_PANE", "STY", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "NO_COLOR", "COLUMNS", "LINES", "DISPLAY", "WAYLAND_DISPLAY")
 """What is true of the terminal that `serve` was started in, and not of a browser."""
 DRIVER = "textual.drivers.web_driver:WebDriver"
+GARBLED = (asyncio.IncompleteReadError, asyncio.LimitOverrunError, KeyError, ValueError)
+"""The app is gone, or wrote something that is not of its language."""
 CELLS = range(1, 1001)
 FONT_SIZES = range(6, 73)
 LARGEST_MESSAGE = 1 << 20
@@ -68,7 +70,7 @@ class Tab(AppService):
         assert self._process is not None and self._process.stdout is not None
         stdout = self._process.stdout
         takers = {b"D": self.on_data, b"M": self.on_meta, b"P": self.on_packed}
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, RuntimeError):
+        with contextlib.suppress(*GARBLED, ConnectionError, RuntimeError):
             await stdout.readuntil(READY)
             while True:
                 head = await stdout.readexactly(5)
@@ -141,7 +143,7 @@ class Tabs(Server):
         return await handler(request)
 
     def _is_token(self, given: str | None) -> bool:
-        return given is not None and hmac.compare_digest(given.encode(), self._token.encode())
+        return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
     async def _index(self, request: web.Request) -> web.Response:
         size = _number(request.query.get("fontsize"), 15, FONT_SIZES)
