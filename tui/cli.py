@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tui import __version__
 from tui.cli_advice import add_advice_commands
+from tui.cli_calibrate import add_calibrate_commands, calibrate_words
 from tui.cli_jobs import add_job_commands, split_command
 from tui.cli_ledger import add_ledger_commands
 from tui.cli_nodes import add_order_commands
@@ -66,7 +67,7 @@ QUERY_KEYS = {
 
 
 CHANGES = (
-    "run:run", "jobs:cancel", "jobs:signal", "node:drain", "node:undrain", "node:pause_alerts", "node:resume_alerts", "mps:mps",
+    "run:run", "calibrate:calibrate", "jobs:cancel", "jobs:signal", "node:drain", "node:undrain", "node:pause_alerts", "node:resume_alerts", "mps:mps",
 )  # fmt: skip
 """Commands that change something on a node."""
 
@@ -91,6 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_node_commands(commands)
     add_job_commands(commands, _command, _json)
+    add_calibrate_commands(commands, _command, _json)
     add_order_commands(commands, _command, _json)
     _add_money_commands(commands)
     add_advice_commands(commands, _command, _json)
@@ -213,7 +215,7 @@ def find(run: str) -> Callable[[Context, argparse.Namespace], int]:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """What stands behind `--` is a job's command for `run`, and words like the others for every other command."""
-    argv = time_words(price_words(argv))
+    argv = time_words(calibrate_words(price_words(argv)))
     words, behind = split_command(argv)
     if behind is not None and "run" in words:
         arguments = build_parser().parse_args(words)
