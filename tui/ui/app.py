@@ -39,6 +39,7 @@ from tui.ui.screens.fleet import FleetScreen
 from tui.ui.theme import ANSI, DARK, NAMES, THEMES
 from tui.ui.time_travel import IN_REPLAY, TimeTravel, Travel
 from tui.ui.widgets import plot
+from tui.ui.typed_early import TypedEarly
 from tui.ui.widgets.status import FilterBar, Footer
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ CLOSE_SECONDS = 2.0
 FORCED_END_SECONDS = 5.0
 
 
-class RackrateApp(Copying, NodeActions, TimeTravel, Background):
+class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
     """`fleet` is shown; `live` (if any) is started when the app is mounted. `clock` is monotonic seconds, `now` UTC.
 
     With `nodes` and `client_for` the prices are read after the first paint, and only then the streams are opened.
@@ -250,11 +251,11 @@ class RackrateApp(Copying, NodeActions, TimeTravel, Background):
         self.exit(return_code=0)
 
     def on_key(self, event: events.Key) -> None:
-        """A key that means nothing here gets an answer; one typed right behind the key that opens the filter belongs into it."""
+        """A key that means nothing here gets an answer; one typed right behind the key that opens a line belongs into it."""
         if event.key == "f1" and isinstance(self.screen, ModalScreen) and self.explain_dialog():
             event.prevent_default()
             event.stop()
-        elif self.screen.query(FilterBar) and self.screen.query_one(FilterBar).takes(event):
+        elif self.take_early(event) or (self.screen.query(FilterBar) and self.screen.query_one(FilterBar).takes(event)):
             event.prevent_default()
             event.stop()
         elif event.key not in self.screen.active_bindings and isinstance(self.screen, RackrateScreen):

@@ -33,6 +33,7 @@ class AskText(Dialog[str | None]):
     """
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
+    TAKES_EARLY = True
 
     def __init__(
         self, question: str, hint: str, value: str = "", example: str = "", *,

@@ -47,6 +47,7 @@ class PaletteScreen(ModalScreen[Action | Goto | None]):
     """Type to narrow, arrows to choose, Tab to complete, Enter to run, Esc to leave."""
 
     HELP_LINES = HELP
+    TAKES_EARLY = True
     CSS = """
     PaletteScreen { align: center top; background: $background 0%; }
     PaletteScreen Vertical { width: 64; max-width: 100%; height: auto; margin-top: 2; padding: 0 1; background: $rr-raised;

@@ -1,0 +1,68 @@
+"""What is typed right behind the key that opens a line belongs into the line, though it went to the screen below.
+
+Invariant: order is kept and nothing is typed twice. A screen whose line takes such keys says so by `TAKES_EARLY`; dialogs that
+confirm do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import events
+from textual.app import App, ScreenStackError
+from textual.screen import Screen
+from textual.widgets import Input
+
+KEYS = frozenset({"enter", "tab", "backspace"})
+"""Which are handed on as well, behind letters that are on their way."""
+
+
+class TypedEarly(App[None]):
+    """A part of the app."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._early: list[events.Key] = []
+        """For a line that is not on the screen yet."""
+        self._on_the_way: list[events.Key] = []
+
+    async def on_event(self, event: events.Event) -> None:
+        """What is typed or clicked while there is no screen, at the start and at the end, is for nobody."""
+        if isinstance(event, events.InputEvent) and not self._has_screen():
+            return
+        await super().on_event(event)
+
+    def _has_screen(self) -> bool:
+        try:
+            return self.screen is not None
+        except ScreenStackError:
+            return False
+
+    def take_early(self, event: events.Key) -> bool:
+        """Whether the key was meant for the line of the screen on top and is given to it.
+
+        A letter that the line took itself never comes here.
+        """
+        screen = self.screen
+        if not getattr(screen, "TAKES_EARLY", False) or any(event is one for one in self._on_the_way):
+            return False
+        if not event.is_printable and not (event.key in KEYS and (self._early or self._on_the_way)):
+            return False
+        self._early.append(event)
+        self._hand_on(screen)
+        return True
+
+    def _hand_on(self, screen: Screen[Any]) -> None:
+        if screen is not self.screen:
+            self._early.clear()
+            return
+        field = screen.focused
+        if not isinstance(field, Input):
+            screen.call_after_refresh(self._hand_on, screen)
+            return
+        while self._early:
+            typed = self._early.pop(0)
+            event = events.Key(typed.key, typed.character)
+            self._on_the_way.append(event)
+            field._forward_event(event)  # as the app gives a key to what has the focus
+            field.call_later(self.call_later, self._on_the_way.remove, event)
