@@ -1,0 +1,239 @@
+"""Ray's processes of a sweep: the head on one node, the others that join it; with a token always.
+
+Invariant: nothing talks to this Ray without the token, which is in a file that only the job can read and in no argv; after
+`ended` no process that this one started is left. Ray listens on all addresses of a node, whatever it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from agent.recipes.faults import RecipeFault
+from agent.recipes.sweep_plan import Plan
+
+TOKEN = "ray-token"
+"""Name of the job's secret."""
+OBJECT_STORE_BYTES = 80_000_000
+"""Ray's least is 75 MB; reports are small."""
+HEAD_SECONDS = 90.0
+JOIN_SECONDS = 120.0
+GONE_SECONDS = 5.0
+"""So long the head may be silent before the others end."""
+_SET_CHILD_SUBREAPER = 36
+
+
+class Gang(NamedTuple):
+    """This node's part in a sweep over several."""
+
+    nodes: int
+    host: str
+    port: int
+    here: bool
+    """Whether the head is this node's."""
+
+
+class NodeLost(RecipeFault):
+    """A node of the sweep did not come."""
+
+
+def gang(environment: Mapping[str, str] = os.environ) -> Gang | None:
+    endpoint = environment.get("RACKRATE_GANG_ENDPOINT")
+    if not endpoint:
+        return None
+    host, _, port = endpoint.rpartition(":")
+    nodes, here = int(environment["RACKRATE_GANG_NODES"]), environment["RACKRATE_GANG_HOST"] == "1"
+    return Gang(nodes, host.strip("[]"), int(port), here)
+
+
+def own_gpus(environment: Mapping[str, str] = os.environ) -> int:
+    """That the job was given: their UUIDs stand in CUDA_VISIBLE_DEVICES, and Ray deals these out."""
+    return len([one for one in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if one])
+
+
+def prepare(plan: Plan, work: Path, checkpoints: Path, gpus: int) -> int:
+    """Sets this process's environment, which all of Ray's processes take over; the CPUs that Ray may deal out."""
+    cpus = max(1, round(plan.at_once * plan.cpus / (1 if plan.gpus else plan.nodes) + 0.499999))
+    os.environ |= {
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(_token(checkpoints)), "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0",
+        "RAY_memory_monitor_refresh_ms": "0", "RAY_AIR_NEW_OUTPUT": "0", "RAY_DEDUP_LOGS": "0",
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1", "TUNE_GLOBAL_CHECKPOINT_S": "5",
+        "RACKRATE_SWEEP_WORK": str(work), "RACKRATE_SWEEP_CPUS": str(cpus), "RACKRATE_SWEEP_GPUS": str(gpus),
+        "RACKRATE_CHECKPOINT_DIR": str(checkpoints),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(work), os.environ.get("PYTHONPATH")))),
+    }  # fmt: skip
+    return cpus
+
+
+def _token(folder: Path) -> Path:
+    """The job's secret; a sweep that is no job makes one of its own."""
+    given = os.environ.get("CREDENTIALS_DIRECTORY")
+    if given and (path := Path(given, TOKEN)).is_file():
+        return path
+    path = folder / TOKEN
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
+    return path
+
+
+def _start(words: list[str], cpus: int, gpus: int, out: IO[bytes]) -> subprocess.Popen[bytes]:
+    rate = os.environ.get("RACKRATE_USD_PER_HOUR", "")
+    labels = ["--labels", f"usd_per_hour={rate}"] if rate else []
+    return subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", "start", *words, "--block", "--disable-usage-stats",
+         "--object-store-memory", str(OBJECT_STORE_BYTES), "--num-cpus", str(cpus), "--num-gpus", str(gpus),
+         "--min-worker-port", "0", "--max-worker-port", "0", "--include-log-monitor", "false", *labels],
+        stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def head(meet: Gang | None, cpus: int, gpus: int) -> Iterator[str]:
+    """HOST:PORT of a Ray that is this sweep's own."""
+    host, port = (socket.gethostbyname(meet.host), meet.port) if meet else ("127.0.0.1", _free_port())
+    folder = Path(tempfile.mkdtemp(prefix="rr-", dir="/tmp"))  # short: it holds sockets, whose paths may have 107 characters
+    with _children(), (folder / "ray.log").open("ab") as out:
+        process = _start(
+            ["--head", "--port", str(port), "--node-ip-address", host, "--include-dashboard", "false", "--temp-dir", str(folder),
+             "--ray-client-server-port", str(_free_port())],
+            cpus, gpus, out,
+        )  # fmt: skip
+        try:
+            if not _reached(host, port, HEAD_SECONDS, process):
+                raise NodeLost(f"Ray has not started: {_tail(folder / 'ray.log')}")
+            yield f"{host}:{port}"
+        finally:
+            ended(process)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def join(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> int:
+    """Gives this node to the head until that has ended; the exit code."""
+    if not _reached(meet.host, meet.port, JOIN_SECONDS, None, stopped):
+        if stopped:
+            return 0
+        raise NodeLost(f"the sweep's first node was not reached at {meet.host}:{meet.port} within {JOIN_SECONDS:.0f} s.")
+    with _children(), tempfile.TemporaryFile() as out:
+        process = _start(["--address", f"{socket.gethostbyname(meet.host)}:{meet.port}"], cpus, gpus, out)
+        try:
+            silent = 0.0
+            while silent < GONE_SECONDS and not stopped and process.poll() is None:
+                time.sleep(1)
+                silent = 0.0 if _answers(meet.host, meet.port) else silent + 1
+            if process.poll() is not None and _answers(meet.host, meet.port) and not stopped:
+                out.seek(0)
+                words = [line for line in out.read().decode("utf-8", "replace").splitlines() if line.strip()]
+                raise NodeLost(f"Ray has ended on this node: {words[-1].strip() if words else 'it says nothing'}")
+        finally:
+            ended(process)
+    return 0
+
+
+def rates(nodes: list[dict[str, object]]) -> Decimal | None:
+    """What the nodes that are there cost an hour; None where one has no price."""
+    found = Decimal(0)
+    for node in nodes:
+        if node.get("Alive"):
+            labels = node.get("Labels")
+            text = labels.get("usd_per_hour") if isinstance(labels, dict) else None
+            if text is None:
+                return None
+            found += Decimal(text)
+    return found
+
+
+# Processes
+
+
+@contextlib.contextmanager
+def _children() -> Iterator[None]:
+    """Orphans of Ray's become this process's own, so that it can wait for trials that save."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+    yield
+
+
+def ended(process: subprocess.Popen[bytes], seconds: float = 15.0) -> None:
+    """Ray softly, the trials that it leaves behind with time to save, and then whatever is left."""
+    if process.poll() is None:
+        process.terminate()
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit and (process.poll() is None or _descendants(os.getpid())):
+        _reap(process)
+        time.sleep(0.1)
+    for pid in _descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+    _reap(process)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Orphans that have ended; `process` is waited for by its object alone."""
+    for pid in _children_of(os.getpid()):
+        if pid != process.pid:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _descendants(pid: int) -> list[int]:
+    found = _children_of(pid)
+    for child in list(found):
+        found += _descendants(child)
+    return found
+
+
+# Addresses
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), 2).close()
+    except OSError:
+        return False
+    return True
+
+
+def _reached(
+    host: str, port: int, seconds: float, process: subprocess.Popen[bytes] | None, stopped: Mapping[str, bool] = {}
+) -> bool:  # fmt: skip
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit and (process is None or process.poll() is None) and not stopped:
+        if _answers(host, port):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def _tail(path: Path) -> str:
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it says nothing"

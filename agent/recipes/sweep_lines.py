@@ -1,0 +1,104 @@
+"""What a sweep says: a JSON line for each thing that happens to a trial, and the best one at the end.
+
+Invariant: a trial's last line tells how it ended, with what it cost; a line is a fact of one trial or of the whole.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ray.tune import Callback
+
+from agent.recipes.journal import Journal
+from agent.recipes.sweep_money import Money, cost
+from agent.recipes.sweep_plan import Plan, filled
+
+EVERY_SECONDS = 1.0
+"""A report of a trial at most so often, beside the first one."""
+
+
+class Teller(Callback):
+    """Of Ray Tune's events; also keeps the money's account of each trial."""
+
+    def __init__(self, plan: Plan, money: Money, journal: Journal) -> None:
+        self._plan, self._money, self._journal = plan, money, journal
+        self._told: dict[str, float] = {}
+        self._last: dict[str, Mapping[str, Any]] = {}
+        self._open: dict[str, Any] = {}
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._open[trial.trial_id] = trial
+        self._line(trial, "started", config=trial.config["values"], gpus=self._plan.gpus, cpus=self._plan.cpus)
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
+        if "failed" in result:
+            trial.max_failures = 0  # its own fault: not run again, as one whose node was lost
+        self._last[trial.trial_id] = dict(result)
+        paid = cost(result.get("usd_per_hour"), result["seconds"])
+        if paid is not None:
+            self._money.running[trial.trial_id] = paid
+        now = time.monotonic()
+        if "metric" in result and now - self._told.get(trial.trial_id, -EVERY_SECONDS) >= EVERY_SECONDS:
+            self._told[trial.trial_id] = now
+            self._line(trial, "reported", **facts(result))
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        last = self._last.get(trial.trial_id, trial.last_result)
+        self._ends(trial, "ended" if last.get("ended") else "stopped early", last)
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._ends(trial, "lost", self._last.get(trial.trial_id, {}), why="its node was lost; it is run again, once")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        last = self._last.get(trial.trial_id, {})
+        why = last.get("failed")
+        self._ends(trial, "failed" if why else "lost", last, why=why or "its node was lost")
+
+    def _ends(self, trial: Any, state: str, last: Mapping[str, Any], **more: Any) -> None:
+        told = facts(last)
+        self._open.pop(trial.trial_id, None)
+        self._money.ended(trial.trial_id, cost(last.get("usd_per_hour"), last["seconds"]) if "seconds" in last else None)
+        self._line(trial, state, config=trial.config["values"], **told, **more)
+
+    def _line(self, trial: Any, state: str, **values: Any) -> None:
+        self._journal.line(event="trial", trial=trial.config["number"], state=state, **values)
+
+    # Of the whole
+
+    def stopped(self) -> None:
+        """What ran when the sweep was stopped: it goes on from its own checkpoint when the sweep does."""
+        for ident, trial in list(self._open.items()):
+            self._ends(trial, "stopped", self._last.get(ident, {}))
+
+    def kept(self, result: Any) -> None:
+        """A trial that ended before the sweep was stopped."""
+        last = result.metrics or {}
+        state = "failed" if result.error else "ended" if last.get("ended") else "stopped early"
+        told = {"trial": result.config["number"], "state": state, "config": result.config["values"], **facts(last)}
+        self._journal.line(event="trial", kept=True, **told)
+
+    def best(self, results: list[Any]) -> None:
+        """With the command line that trains it."""
+        known = [one for one in results if one.metrics and "metric" in one.metrics and not one.error]
+        if not known:
+            self._journal.line(event="best", trial=None, why="no trial has ended with a metric")
+            return
+        sign = 1 if self._plan.mode == "min" else -1
+        best = min(known, key=lambda one: (sign * one.metrics["metric"], one.config["number"]))
+        argv = filled(self._plan.command, {"python": "python3", **best.config["values"]})
+        command = filled(self._plan.train, best.config["values"]) or argv
+        self._journal.line(
+            event="best", trial=best.config["number"], metric=best.metrics["metric"], step=best.metrics.get("step"),
+            config=best.config["values"], command=shlex.join(command),
+        )  # fmt: skip
+
+
+def facts(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a line tells of a report."""
+    paid = cost(result.get("usd_per_hour"), result["seconds"]) if "seconds" in result else None
+    names = ("step", "metric", "seconds", "node")
+    told = {name: result[name] for name in names if name in result}
+    return {**told, "cost": None if paid is None else str(paid)}

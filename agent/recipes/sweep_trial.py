@@ -1,0 +1,65 @@
+"""A trial as Ray Tune sees it: an actor that holds the trial's process and hands its reports on.
+
+Invariant: what a trial costs and which GPUs it sees comes from the node that it runs on.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from agent.recipes.sweep_plan import FILE, Plan, read
+from agent.recipes.sweep_process import Running
+
+WORK = "RACKRATE_SWEEP_WORK"
+"""The folder of what was sent along, on this node."""
+CPUS = "RACKRATE_SWEEP_CPUS"
+RATE = "RACKRATE_USD_PER_HOUR"
+CHECKPOINTS = "RACKRATE_CHECKPOINT_DIR"
+GPUS = "RACKRATE_SWEEP_GPUS"
+
+
+class Trial(tune.Trainable):
+    """One actor; it may run several trials, one after the other."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        work = Path(os.environ[WORK])
+        plan = read(work / FILE)
+        self._failed = False
+        self._rate = usd_per_hour(plan)
+        self._run = Running(
+            plan, config["number"], config["values"], work=work, checkpoints=Path(os.environ[CHECKPOINTS])
+        )  # fmt: skip
+
+    def step(self) -> dict[str, Any]:
+        """A fault is told in one report and raised in the next: so the driver knows it from a lost node."""
+        if self._failed:
+            raise RuntimeError("the trial's process failed")
+        told = self._run.next()
+        self._failed = "failed" in told
+        return {
+            **told, "done": "ended" in told, "usd_per_hour": "" if self._rate is None else str(self._rate),
+            "pid_of_trial": self._run.pid, "node": socket.gethostname(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+        }  # fmt: skip
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._run.end()
+        self.setup(new_config)
+        return True
+
+    def cleanup(self) -> None:
+        self._run.end()
+
+
+def usd_per_hour(plan: Plan) -> Decimal | None:
+    """A trial's part of what the job costs on this node; None: not known."""
+    text = os.environ.get(RATE)
+    if not text:
+        return None
+    held, of = (plan.gpus, os.environ[GPUS]) if plan.gpus else (plan.cpus, os.environ[CPUS])
+    return Decimal(text) * Decimal(str(held)) / Decimal(of) if Decimal(of) else None
