@@ -50,6 +50,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     array_index: int | None = None
     mps: Mapping[str, str] = {}
     """Environment of an MPS client."""
+    usd_per_hour: Decimal | None = None
+    """What the job costs while it runs."""
 
     @property
     def unit(self) -> str:
@@ -118,12 +120,26 @@ def _facts(spec: JobSpec, part: Part) -> dict[str, str]:
         "RACKRATE_ARRAY": part.array,
         "RACKRATE_ARRAY_INDEX": part.array_index,
         "RACKRATE_ARRAY_COUNT": len(spec.array) if part.array is not None else None,
+        "RACKRATE_USD_PER_HOUR": _plain(part.usd_per_hour),
+        **_gang_facts(spec),
     }
     return {name: str(value) for name, value in facts.items() if value is not None}
 
 
-def _plain(seconds: float | None) -> str | None:
-    return f"{Decimal(str(seconds)):f}" if seconds is not None else None
+def _gang_facts(spec: JobSpec) -> dict[str, object]:
+    """How a program that is no torch finds the other nodes."""
+    if spec.gang is None:
+        return {}
+    return {
+        "RACKRATE_GANG": spec.gang.id,
+        "RACKRATE_GANG_NODES": spec.gang.nodes,
+        "RACKRATE_GANG_ENDPOINT": spec.gang.endpoint,
+        "RACKRATE_GANG_HOST": int(spec.gang.host_here),
+    }
+
+
+def _plain(number: float | Decimal | None) -> str | None:
+    return f"{Decimal(str(number)):f}" if number is not None else None
 
 
 def launch(

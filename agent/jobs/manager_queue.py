@@ -235,7 +235,8 @@ class Queue:
         if spec.gang is not None and row.endpoint is not None:
             spec = msgspec.structs.replace(spec, gang=msgspec.structs.replace(spec.gang, endpoint=row.endpoint))
         part = Part(
-            job=row.id, number=number, gpus=placed.gpus, array=row.array, array_index=row.array_index, mps=mps
+            job=row.id, number=number, gpus=placed.gpus, array=row.array, array_index=row.array_index, mps=mps,
+            usd_per_hour=self.price_of(spec),
         )  # fmt: skip
         shared = spec.gpu_share is not None and placed.gpus
         return prepare(

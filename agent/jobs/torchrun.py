@@ -111,6 +111,8 @@ def grace_warning(command: Sequence[str], *, shell: bool, env: Mapping[str, str]
 
 def gang_faults(command: Sequence[str], *, shell: bool, gang: Gang) -> list[str]:
     """Why this command cannot be run over several nodes, a sentence each."""
+    if gang.processes_per_node == 0:
+        return [] if gang.nodes > 1 else ["a run over several nodes needs more than one"]
     if shell:
         return ["a run over several nodes needs the command itself, not a shell text: the rendezvous is added to it"]
     launcher = recognise(command)
@@ -139,7 +141,12 @@ def _own_options(options: Sequence[str]) -> list[str]:
 
 
 def gang_argv(command: Sequence[str], gang: Gang) -> tuple[str, ...]:
-    """The command with the c10d rendezvous in front of the user's script: a torchrun command, or a plain one."""
+    """The command with the c10d rendezvous in front of the user's script: a torchrun command, or a plain one.
+
+    With no process of torch's on each node the command stays as it is: it finds the others by its environment.
+    """
+    if gang.processes_per_node == 0:
+        return tuple(command)
     options = _gang_options(gang)
     launcher = recognise(command)
     if launcher is not None:
@@ -174,11 +181,11 @@ def processes_here(command: Sequence[str], *, shell: bool, gpus: int, gang: Gang
     """How many workers the command starts on this node, as far as it says so."""
     launcher = recognise(command, shell=shell)
     if launcher is None:
-        return gang.processes_per_node if gang is not None else 1
+        return max(1, gang.processes_per_node) if gang is not None else 1
     words = command[launcher.at :] if launcher.at is not None else re.split(r"[\s=]+", command[0])
     for at, word in enumerate(words):
         name, _, value = word.partition("=")
         if name.replace("_", "-") in ("--nproc-per-node", "--num-processes"):
             value = value or next(iter(words[at + 1 : at + 2]), "")
             return int(value) if re.fullmatch(r"[1-9][0-9]{0,3}", value) else max(1, gpus)
-    return gang.processes_per_node if gang is not None else 1
+    return max(1, gang.processes_per_node) if gang is not None else 1

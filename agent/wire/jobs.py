@@ -36,6 +36,7 @@ class Gang(Message, kw_only=True):
     host_here: bool = False
     """Whether the rendezvous is served by this node."""
     processes_per_node: int = 1
+    """0: no torch elastic: the command runs once on each node, and `RACKRATE_GANG_*` tell it how the others are found."""
     join_timeout_seconds: float = 60.0
 
 
