@@ -7,7 +7,7 @@ arrives as `AgentRefused` with the agent's own sentence, also where it says that
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -32,6 +32,7 @@ _list = msgspec.json.Decoder(wire.JobList)
 _job = msgspec.json.Decoder(wire.Job)
 _plan = msgspec.json.Decoder(wire.JobPlan)
 _page = msgspec.json.Decoder(wire.LogPage)
+_curves = msgspec.json.Decoder(wire.JobCurves)
 _uploaded = msgspec.json.Decoder(wire.Uploaded)
 _mps = msgspec.json.Decoder(wire.MpsState)
 
@@ -80,6 +81,11 @@ class JobCalls:
         query = f"/log?offset={offset}&limit={limit}&wait={min(wait, LONGEST_WAIT_SECONDS):g}"
         which = "" if attempt is None else f"&attempt={attempt}"
         return await self._ask("GET", _path(id, query + which), _page, seconds=ANSWER_SECONDS + wait)
+
+    async def curves(self, id: str, *, points: int = 200, names: Sequence[str] = ()) -> wire.JobCurves:
+        """What the job told of its training, thinned; `behind_bytes` says whether there is more to be read."""
+        query = f"/curves?points={points}&names={quote(','.join(names), safe='')}"
+        return await self._ask("GET", _path(id, query), _curves)
 
     async def upload(self, sha256: str, path: Path, *, sent: Callable[[int], None] | None = None) -> wire.Uploaded:
         """Sends a tar.gz file; `sent` is told how many bytes have left so far."""

@@ -24,7 +24,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from litestar.params import Parameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from agent import metrics, routes_jobs, routes_nodes, wire
+from agent import metrics, routes_curves, routes_jobs, routes_nodes, wire
 from agent.asked import FRAMEWORK_SCHEMA, NO_STORE, agent_of
 from agent.errors import AgentFault, IsolationFault, JobFault, MpsFault
 from agent.runtime import METER_REPORT, NodeAgent, Subscription
@@ -218,7 +218,7 @@ def _as_sse(lines: bytes) -> bytes:
 
 DESCRIBED: list[Any] = [
     Health, wire.Problem, wire.NodeInfo, wire.Sample, wire.History, wire.UsagePage, wire.AlertList, wire.Event,
-    wire.JobList, wire.JobPlan, wire.LogPage, wire.Uploaded, wire.MpsState, wire.AlertPauses,
+    wire.JobList, wire.JobPlan, wire.LogPage, wire.JobCurves, wire.Uploaded, wire.MpsState, wire.AlertPauses,
 ]  # fmt: skip
 
 
@@ -302,6 +302,7 @@ def create_routes() -> Litestar:
             schema,
             options,
             *routes_jobs.HANDLERS,
+            *routes_curves.HANDLERS,
             *routes_nodes.HANDLERS,
         ],  # fmt: skip
         exception_handlers={HTTPException: _refused, AgentFault: _faulty, Exception: _broken},

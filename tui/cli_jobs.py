@@ -1,4 +1,4 @@
-"""The options of the commands about jobs: `run`, `jobs`, `job show|logs|cancel|signal|wait`.
+"""The options of the commands about jobs: `run`, `jobs`, `job show|logs|curves|compare|cancel|signal|wait`.
 
 Invariant: what stands behind `--` is the job's command, word for word; no option of ours is looked for in it.
 """
@@ -54,7 +54,7 @@ def add_job_commands(commands: Any, command: Add, json: Callable[[argparse.Argum
     listing.add_argument("--all", action="store_true", help="also those that ended")
     json(listing)
     add_record_options(listing)
-    job = command(commands, "job", "jobs:usage", "show, follow, cancel, signal or wait for a job")
+    job = command(commands, "job", "jobs:usage", "show, follow, draw, compare, cancel, signal or wait for a job")
     _epilog(job, JOB_EPILOG)
     _add_actions(job.add_subparsers(title="actions", metavar="ACTION"), command, json)
 
@@ -101,6 +101,7 @@ def _add_actions(actions: Any, command: Add, json: Callable[[argparse.ArgumentPa
     logs.add_argument("--attempt", metavar="N", help="of this run (default: the newest)")
     logs.add_argument("--tail", metavar="N", help="only the last N lines")
     logs.add_argument("--raw", action="store_true", help="as the job wrote it, with its control sequences")
+    _add_curves(actions, command, json)
     cancel = command(actions, "cancel", "jobs:cancel", "stop jobs: softly, then for good")
     cancel.add_argument("job", nargs="+", metavar="JOB")
     cancel.add_argument("--force", action="store_true", help="kill at once")
@@ -114,6 +115,21 @@ def _add_actions(actions: Any, command: Add, json: Callable[[argparse.ArgumentPa
     wait = command(actions, "wait", "jobs:wait", "wait until jobs have ended; ends with their exit code")
     wait.add_argument("job", nargs="+", metavar="JOB")
     json(wait)
+
+
+def _add_curves(actions: Any, command: Add, json: Callable[[argparse.ArgumentParser], None]) -> None:
+    curves = command(actions, "curves", "curves:curves", "draw a training's loss and speed, and what an epoch and the rest cost")
+    curves.add_argument("job", metavar="JOB")
+    curves.add_argument("--name", action="append", default=[], metavar="NAME", help="this figure; may be repeated")
+    curves.add_argument("--points", metavar="N", help="of each curve at most so many (4 to 1000, the default)")
+    curves.add_argument("--csv", action="store_true", help="a row a step: step, time, then each figure")
+    json(curves)
+    compare = command(actions, "compare", "curves:compare", "trainings side by side: settings that differ, loss, speed, money")
+    compare.add_argument("job", nargs="+", metavar="JOB")
+    compare.add_argument("--at-loss", metavar="X", help="also what each had cost when its loss was first as low as this")
+    json(compare)
+    for parser in (curves, compare):
+        parser.add_argument("--log", action="store_true", help="the loss on a logarithmic scale")
 
 
 def _epilog(parser: argparse.ArgumentParser, text: str) -> None:

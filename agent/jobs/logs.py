@@ -57,6 +57,13 @@ def read_log(
     )  # fmt: skip
 
 
+def read_bytes(attempt_dir: AttemptDir | Path, offset: int, limit: int) -> tuple[int, int, bytes]:
+    """(oldest byte that is kept, end of the stream, up to `limit` bytes from `offset` or that oldest one on)."""
+    folder = attempt_dir.path if isinstance(attempt_dir, AttemptDir) else attempt_dir
+    stretch, _, data = _read(folder, max(0, offset), min(max(limit, 1), MOST_BYTES))
+    return stretch.first, stretch.end, data
+
+
 def log_size(attempt_dir: AttemptDir | Path) -> int:
     """The offset after the last byte: it only grows. Cheap enough to be asked many times a second."""
     folder = attempt_dir.path if isinstance(attempt_dir, AttemptDir) else attempt_dir

@@ -21,6 +21,7 @@ from agent.jobs import ids, recover, view
 from agent.jobs.actor import Actor
 from agent.jobs.claims import cpu_claims, gpu_claims
 from agent.jobs.context import Context, now
+from agent.jobs.curves import Asked, Curves
 from agent.jobs.drains import Drains
 from agent.jobs.logs import log_size, read_log
 from agent.jobs.manager_desk import Desk
@@ -28,6 +29,7 @@ from agent.jobs.manager_life import Lives
 from agent.jobs.manager_queue import Queue
 from agent.jobs.manager_round import Rounds
 from agent.jobs.node_shape import GpuView, NodeView
+from agent.jobs.plan import CHECKPOINT
 from agent.jobs.rows import JobRow
 from agent.jobs.sharing import Maker, Sharing
 from agent.jobs.signals import signal_number
@@ -73,6 +75,7 @@ class JobManager:
             context, self._view, self._lives, self._queue, self._stopper, self._sharing, self._drains,
             changed=self._changed, freed=self._freed,
         )  # fmt: skip
+        self._curves = Curves()
         self._recovering: asyncio.Task[None] | None = None
         self._told: set[str] = set()
         self._telling: asyncio.Handle | None = None
@@ -304,6 +307,13 @@ class JobManager:
         folder = self._context.attempt_folder(id, number)
         size = min(max(1, limit), LARGEST_PAGE)
         return read_log(folder, max(0, offset), size, job=id, attempt=number, ended=True if over else None)
+
+    async def curves(self, id: str, points: int, names: tuple[str, ...] = ()) -> wire.JobCurves:
+        """What a job told of its training, over all attempts; read in a thread."""
+        row, number = self._attempt(id, None)
+        folder = self._context.job_folder(id)
+        asked = Asked(id, number, row.state == "ended", folder, folder / CHECKPOINT)
+        return await self._curves.ask(asked, points, names)
 
     async def log_grew(self, id: str, attempt: int | None, offset: int, seconds: float) -> None:
         """Returns when there is more than `offset` bytes, when no more will come, or after `seconds`."""

@@ -11,6 +11,8 @@ from agent.wire.alerts import Severity as Severity
 from agent.wire.base import WIRE_VERSION as WIRE_VERSION
 from agent.wire.base import Message as Message
 from agent.wire.base import Problem as Problem
+from agent.wire.curves import Curve as Curve
+from agent.wire.curves import JobCurves as JobCurves
 from agent.wire.events import AlertEvent as AlertEvent
 from agent.wire.events import Event as Event
 from agent.wire.events import JobEvent as JobEvent

@@ -168,6 +168,15 @@ class JobService:
             dropped_lines=job.log_dropped_lines or 0,
         )
 
+    async def curves(self, id: str, points: int, names: tuple[str, ...] = ()) -> wire.JobCurves:
+        job = self.job(id)
+        steps = tuple(range(1, 5))
+        loss = wire.Curve(name="loss", steps=steps, values=(2.0, None, 1.5, 1.0), count=4, mean=1.5, source="log")
+        return wire.JobCurves(
+            job=id, attempt=job.attempt, curves=(loss,) if not names or "loss" in names else (), names=("loss",), step=4,
+            ended=job.state == "ended", sources=("the log: 4 lines of attempt 1",),
+        )  # fmt: skip
+
     async def log_grew(self, id: str, attempt: int | None, offset: int, seconds: float) -> None:
         self.asked.append(("wait", id, seconds))
         try:

@@ -30,7 +30,7 @@ MOST_ENDED = 1000
 
 def usage(context: Context, arguments: argparse.Namespace) -> int:
     """`rackrate job` alone."""
-    raise WrongUsage("what about the job? `rackrate job show|logs|cancel|signal|wait JOB`; `rackrate jobs` lists them.")
+    raise WrongUsage("what about the job? `rackrate job show|logs|curves|compare|cancel|signal|wait JOB`; `rackrate jobs` lists them.")
 
 
 def jobs(context: Context, arguments: argparse.Namespace) -> int:
