@@ -255,7 +255,7 @@ def _ratio(
 
 
 def _same_node(base: Calibration, target: Target) -> bool:
-    if target.node is not None and base.node == target.node:
+    if target.node is not None and (base.node or base.host) == target.node:
         return True
     if not base.cloud or not base.instance_type or base.cloud != target.cloud or target.instance_type is None:
         return False

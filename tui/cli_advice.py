@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from tui.cli_calibrate import add_recipe_options
 from tui.spending import add_spending_options
 
 Add = Callable[..., argparse.ArgumentParser]
@@ -59,6 +60,8 @@ def _add_advise(commands: Any, command: Add, json: Json) -> None:
 PLAN_EPILOG = """examples:
   rackrate plan --examples                             the workloads that ship with the program
   rackrate plan image-classifier                       plan one of them
+  rackrate plan --recipe language --epochs 3 --deadline 8h   a recipe on each type: measured, scaled or by peak figures
+  rackrate plan W.toml --recipe vision                 a workload, with the speed that calibrations tell of the recipe
   rackrate plan W.toml --what-if cheaper.toml          side by side with other keys
 
 A workload is a TOML file; the examples show every usual key.
@@ -104,6 +107,7 @@ def _add_plan(commands: Any, command: Add, json: Json) -> None:
     plan.add_argument("--all-places", action="store_true", help="every region and zone, not the cheapest of each type alone")
     _add_spot_history(plan, "spot availability over time")
     plan.add_argument("--terms", metavar="FILE", help="discounts and exchange rates (default: terms.toml)")
+    add_recipe_options(plan)
     json(plan)
 
 

@@ -69,6 +69,28 @@ def add_calibrate_commands(commands: Any, command: Add, json: Callable[[argparse
         json(parser)
 
 
+def add_recipe_options(plan: argparse.ArgumentParser) -> None:
+    """What `plan` takes beside `--recipe`."""
+    group = plan.add_argument_group("a recipe", "what training takes and costs, by calibrations; see `rackrate calibrate --help`")
+    group.add_argument("--recipe", metavar="NAME", help="vision, language or recommender; with a file: its measured speed")
+    group.add_argument("--set", action="append", default=[], metavar="K=V", help="a setting of the recipe; may be repeated")
+    group.add_argument("--steps", metavar="N", help="how much is trained (default: the recipe's steps)")
+    group.add_argument("--epochs", metavar="N", help="the same in epochs")
+    group.add_argument("--samples", metavar="N", help="the same in samples, such as 10M")
+    group.add_argument("--epoch-samples", metavar="N", help="how many samples the data have")
+    group.add_argument("--deadline", metavar="TIME", help="only what is expected to be done by then, such as 8h")
+    group.add_argument("--gpus", type=_some, metavar="N", help="use so many of each node (default: all)")
+    group.add_argument("--buy", action="append", default=[], metavar="OPTION", help="on_demand (default), spot, ...; may be repeated")
+    group.add_argument("--cloud", action="append", default=[], metavar="CLOUD", help="only there; may be repeated")
+    group.add_argument("--gpu", action="append", default=[], metavar="MODEL", help="only types with such a GPU; may be repeated")
+
+
+def _some(text: str) -> int:
+    if not _count(text):
+        raise argparse.ArgumentTypeError("it must be at least 1")
+    return int(text)
+
+
 def _action(commands: Any, command: Add, word: str, help: str) -> argparse.ArgumentParser:
     parser = command(commands, f"calibrate-{word}", f"calibrate_kept:{word}_", help)
     parser.prog = f"rackrate calibrate {word}"

@@ -27,7 +27,7 @@ HOUR = 3600
 DONE = "exit:0"
 MOST_LOOKED_AT = 50_000
 """Jobs of before among which the same one is looked for."""
-Basis = Literal["measured", "limit"]
+Basis = Literal["measured", "calibration", "limit"]
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -39,6 +39,17 @@ class Measured(msgspec.Struct, frozen=True):
     longest: Fraction
     elsewhere: bool = False
     """On another model of GPU."""
+
+
+class Calibrated(msgspec.Struct, frozen=True):
+    """How long a recipe would take, by calibrations. Seconds."""
+
+    how: Literal["measured", "scaled", "peak"]
+    seconds: Fraction
+    shortest: Fraction | None
+    longest: Fraction | None
+    """None: no range is known."""
+    why: str
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +116,8 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measured | None
     budget: BudgetLeft | None
     alternatives: tuple[Alternative, ...]
+    calibrated: Calibrated | None = None
+    """Of a recipe that tells its steps."""
 
     @property
     def over_budget(self) -> bool:
@@ -167,13 +180,14 @@ def quote(
     gpu_memory_seen: int | None = None,
     share_refused: str | None = None,
     of_types: Mapping[tuple[str, str], str] = {},
+    calibrated: Calibrated | None = None,
 ) -> Quote:
     """`of_types`: (cloud, instance type) -> a node of the fleet; `gpu_memory_seen`: what the same command holds of one GPU now; `share_refused`: why the node takes no half of a GPU."""
     from tui.quote_alternatives import Situation, alternatives
 
     price = _price(spec, plan, place, weights)
     limit = None if spec.time_limit_seconds is None else Fraction(spec.time_limit_seconds)
-    seconds, basis = _seconds(before, limit)
+    seconds, basis = _seconds(before, calibrated, limit)
     most = cost_of(price, limit)
     if spec.budget_usd is not None:
         most = Fraction(spec.budget_usd) if most is None else min(most, Fraction(spec.budget_usd))
@@ -184,7 +198,7 @@ def quote(
     return Quote(
         node=place.node, starts_now=plan.starts_now, reason=plan.reason, gpus=_held(spec, place, situation.shape),
         usd_per_hour=price, basis=basis, seconds=seconds, usd=cost_of(price, seconds), limit_seconds=limit, most_usd=most,
-        measured=before, budget=budget, alternatives=tuple(alternatives(situation)),
+        measured=before, budget=budget, alternatives=tuple(alternatives(situation)), calibrated=calibrated,
     )  # fmt: skip
 
 
@@ -203,10 +217,12 @@ def _price(spec: wire.JobSpec, plan: wire.JobPlan, place: Place, weights: Weight
     return part_of(spec, place.info, exact, weights or Weights())
 
 
-def _seconds(before: Measured | None, limit: Fraction | None) -> tuple[Fraction | None, Basis | None]:
-    """A run of before counts, but never beyond the limit at which it is stopped."""
+def _seconds(before: Measured | None, calibrated: Calibrated | None, limit: Fraction | None) -> tuple[Fraction | None, Basis | None]:
+    """A run of before counts, then a calibration, but never beyond the limit at which it is stopped."""
     if before is not None:
         return (before.middle if limit is None else min(before.middle, limit)), "measured"
+    if calibrated is not None:
+        return (calibrated.seconds if limit is None else min(calibrated.seconds, limit)), "calibration"
     return (limit, "limit") if limit is not None else (None, None)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tui import format as fmt
 from tui.job_rows import span
-from tui.quote import Alternative, Quote, cost_of
+from tui.quote import Alternative, Calibrated, Quote, cost_of
 from tui.records import money
 
 
@@ -33,7 +33,7 @@ def parts(quote: Quote, *, reasons: bool = True) -> Iterator[Part]:
     yield from _expected(quote)
     yield from _budget(quote)
     for place, one in enumerate(quote.alternatives):
-        yield Part("or" if not place else "", alternative_text(one, measured=quote.basis == "measured"))
+        yield Part("or" if not place else "", alternative_text(one, measured=quote.basis != "limit"))
         if reasons:
             yield from (Part("", f"  {sentence}", "dim") for sentence in one.against)
 
@@ -53,6 +53,8 @@ def _expected(quote: Quote) -> Iterator[Part]:
         runs = "the run before took" if before.runs == 1 else f"the {before.runs} runs before took"
         where = ", on other GPUs" if before.elsewhere else ""
         yield Part("expected", f"{_amount(quote.usd)}: {runs} {took}{where}", "strong")
+    elif quote.basis == "calibration" and quote.calibrated is not None:
+        yield from _calibrated(quote, quote.calibrated)
     elif quote.seconds is None:
         yield Part("expected", "not known: no time limit is set, and the same command has not run to its end before", "dim")
     if quote.most_usd is not None:
@@ -61,6 +63,16 @@ def _expected(quote: Quote) -> Iterator[Part]:
         if whole is not None and quote.most_usd < whole:
             by = "its budget, which ends it before its time limit"
         yield Part("at most", f"{fmt.usd(quote.most_usd)}, by {by}", "text")
+
+
+def _calibrated(quote: Quote, found: Calibrated) -> Iterator[Part]:
+    took, money_range = span(float(found.seconds)), ""
+    if found.shortest is not None and found.longest is not None:
+        took += f" ({span(float(found.shortest))} to {span(float(found.longest))})"
+        ends = [fmt.usd(cost) for end in (found.shortest, found.longest) if (cost := cost_of(quote.usd_per_hour, end)) is not None]
+        money_range = f" ({' to '.join(ends)})" if ends else ""
+    yield Part("expected", f"{_amount(quote.usd)}{money_range}: {took} of training, {found.how}", "strong")
+    yield Part("", f"  {fmt.clean(found.why)}", "dim")
 
 
 def _budget(quote: Quote) -> Iterator[Part]:
@@ -113,6 +125,13 @@ def record(quote: Quote) -> dict[str, Any]:
         else {
             "runs": before.runs, "seconds": _seconds(before.middle), "shortest_seconds": _seconds(before.shortest),
             "longest_seconds": _seconds(before.longest), "other_gpus": before.elsewhere,
+        },
+        "calibration": None
+        if quote.calibrated is None
+        else {
+            "how": quote.calibrated.how, "seconds": _seconds(quote.calibrated.seconds),
+            "shortest_seconds": _seconds(quote.calibrated.shortest), "longest_seconds": _seconds(quote.calibrated.longest),
+            "why": quote.calibrated.why,
         },
         "budget": None
         if budget is None

@@ -11,7 +11,8 @@ import difflib
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tui.output import print_json
 
 PACKAGE = Path(agent.__file__).parent
 FOLDER = PACKAGE / "recipes"
+MODULE = "agent.recipes."
 PYTHON = "python3"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -67,7 +69,42 @@ def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int
             raise WrongUsage(f"{where} {key}: the recipe {name} has no such setting; {hint}")
         flags.append(f"--{plain.replace('_', '-')}={_checked(known[plain], value, f'{where} {key}')}")
     torchrun = (*TORCHRUN, str(ranks)) if ranks > 1 else ()
-    return [PYTHON, *torchrun, "-m", f"agent.recipes.{name}", *flags]
+    return [PYTHON, *torchrun, "-m", f"{MODULE}{name}", *flags]
+
+
+def settings(name: str, given: Mapping[str, object], where: str) -> dict[str, Any]:
+    """All settings of a recipe, `given` over its own, each of the type that it has. Raises `WrongUsage`."""
+    command(name, given, where)
+    known = defaults(name)
+    changed = {key.replace("-", "_"): value for key, value in given.items()}
+    return {**known, **{key: _typed(known[key], value) for key, value in changed.items()}}
+
+
+def _typed(default: object, value: object) -> object:
+    if isinstance(default, bool):
+        return value if isinstance(value, bool) else value == "true"
+    return type(default)(value)  # type: ignore[call-arg]
+
+
+def of_command(words: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+    """(recipe, its settings) of a command that `command` made; None: it is another one."""
+    for place, word in enumerate(words[:-1]):
+        name = words[place + 1].removeprefix(MODULE)
+        if word == "-m" and words[place + 1].startswith(MODULE) and name in names():
+            flags = [one[2:].partition("=") for one in words[place + 2 :] if one.startswith("--")]
+            try:
+                return name, settings(name, {key.replace("-", "_"): value for key, _, value in flags}, "--set")
+            except WrongUsage:
+                return None
+    return None
+
+
+def with_price(words: Sequence[str], usd_per_hour: Decimal | None) -> tuple[str, ...]:
+    """The command of a recipe that tells what inference would cost, with what it runs on by the hour, where nobody told."""
+    found = of_command(words) if usd_per_hour is not None else None
+    if found is None or found[1].get("usd_per_hour") != "":
+        return tuple(words)
+    return (*words, f"--usd-per-hour={usd_per_hour.normalize():f}")  # type: ignore[union-attr]
 
 
 def _checked(default: object, value: object, where: str) -> str:

@@ -51,7 +51,7 @@ def calibrate(context: Context, arguments: argparse.Namespace) -> int:
             try:
                 asyncio.run(measuring.run(views))
             except KeyboardInterrupt:
-                raise BrokenOff(f"{len(measuring.sent)} jobs cancelled, {len(measuring.found)} calibrations kept.") from None
+                raise BrokenOff(measuring.broken_off()) from None
     return _told(measuring, arguments)
 
 
@@ -93,6 +93,7 @@ class Measuring:
         self._context, self._arguments, self._packed, self._line = context, arguments, packed, line
         self._nodes = {node.name: node for node in nodes}
         self.sent: list[tuple[NodeConfig, asyncio.Future[list[Part]]]] = []
+        self.cancelled: list[str] = []
         self.found: list[Calibration] = []
         self.failed: dict[str, str] = {}
 
@@ -102,6 +103,12 @@ class Measuring:
         except asyncio.CancelledError:
             await self._cancel()
             raise
+
+    def broken_off(self) -> str:
+        """What became of the jobs."""
+        jobs, kept = len(self.cancelled), len(self.found)
+        told = f"{jobs} job{'s' * (jobs != 1)} cancelled" if jobs else "no job was cancelled"
+        return f"{told}, {f'{kept} of the nodes measured and kept' if kept else 'nothing was measured'}."
 
     async def _one(self, view: NodeView) -> None:
         from agent.client import ClientError
@@ -153,7 +160,8 @@ class Measuring:
             with contextlib.suppress(Exception):
                 part = (await sending)[0]
                 async with self._context.client_for(node) as client:
-                    await client.cancel(part.job.id)
+                    if (await client.cancel(part.job.id)).state != "ended":
+                        self.cancelled.append(part.job.id)
 
 
 def _facts(view: NodeView) -> dict[str, Any]:

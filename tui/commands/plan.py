@@ -25,12 +25,18 @@ if TYPE_CHECKING:
 
     from pricing.catalog import Catalog
     from pricing.planner import Option, Plan
+    from pricing.planner_workload import Workload
 
 SHOWN = 10
 
 
 def plan(context: Context, arguments: argparse.Namespace) -> ExitCode:
-    """Plans a workload, or lists the examples."""
+    """Plans a workload or a recipe, or lists the examples."""
+    from tui.commands.plan_recipe import check, plan_recipe
+
+    check(arguments)
+    if arguments.recipe is not None and arguments.workload is None:
+        return plan_recipe(context, arguments)
     if arguments.examples:
         return _examples(arguments)
     if arguments.workload is None:
@@ -54,6 +60,8 @@ def _plans(context: Context, arguments: argparse.Namespace) -> list[tuple[str, P
     path = file_of(arguments.workload)
     overs = [None, *(_existing(name) for name in arguments.what_if)]
     workloads = [load(path, over) for over in overs]
+    if arguments.recipe is not None:
+        workloads = _measured(context, arguments.recipe, workloads)
     pricing = pricing_of(context, arguments)
     now = datetime.now(UTC)
     spot = PlacedSpot(_availability(arguments, pricing.catalog))
@@ -66,6 +74,19 @@ def _plans(context: Context, arguments: argparse.Namespace) -> list[tuple[str, P
     if problem := pricing.catalog.problem:
         say(f"rackrate: {problem}")
     return list(zip(names, found, strict=True))
+
+
+def _measured(context: Context, recipe: str, workloads: Sequence[Workload]) -> list[Workload]:
+    """With the speed that calibrations tell of the recipe, beside what the file tells."""
+    from pricing.planner_workload import with_measured
+    from tui import calibrations, recipes
+    from tui.plan_recipe import measured_of
+
+    recipes.defaults(recipe)
+    found = measured_of(calibrations.load(context.paths.data_dir), recipe)
+    if not found:
+        say(f"rackrate: no calibration measured the recipe {recipe} on a GPU; `rackrate calibrate NODE` does.")
+    return [with_measured(one, found) for one in workloads]
 
 
 def _availability(arguments: argparse.Namespace, catalog: Catalog) -> Mapping[object, object]:

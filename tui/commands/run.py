@@ -182,6 +182,7 @@ class Submission:
     async def submit(self) -> list[Part]:
         """The parts that were submitted: one, or one for each node."""
         chosen, why = await self._choose()
+        self._put_price(chosen)
         places = [offer.place for offer in chosen]
         if self.wanted.nodes > 1:
             from tui import gang
@@ -194,6 +195,17 @@ class Submission:
             parts = [await self.submit_one(places[0], upload)]
         say(why)
         return parts
+
+    def _put_price(self, chosen: Sequence[Offer]) -> None:
+        """A recipe that tells what inference would cost is told what it runs on costs."""
+        if self.wanted.recipe is None or self.wanted.nodes > 1 or (plan := chosen[0].plan) is None:
+            return
+        import msgspec
+
+        from tui.recipes import with_price
+
+        spec = msgspec.structs.replace(self.wanted.spec, command=with_price(self.wanted.spec.command, plan.usd_per_hour))
+        self.wanted = msgspec.structs.replace(self.wanted, spec=spec)
 
     async def submit_one(self, place: Place, upload: str | None, **changes: object) -> Part:
         from agent.client import AgentRefused, Unreachable

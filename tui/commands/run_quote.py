@@ -15,6 +15,7 @@ import msgspec
 from agent import wire
 from tui import job_find, job_nodes, quote
 from tui.commands.context import Context
+from tui.plan_recipe import calibration_of
 
 if TYPE_CHECKING:
     from pricing.weights import Weights
@@ -35,10 +36,11 @@ async def quote_of(context: Context, task: Submission, fleet: Fleet, offer: Offe
     listing = await job_find.list_jobs(task.nodes, task.client_for, MOST_ENDED)
     before = quote.measured(_with_models(listing, fleet), spec, place.gpu_model)
     refused = await _share_refused(task, offer)
+    calibrated = calibration_of(context.paths.data_dir, spec, place, context.catalog())
     return quote.quote(
         spec, offer.plan, place, context.catalog(), before=before, budget=_budget(context, spec.project), weights=weights,
         gpu_memory_seen=_memory_seen(listing, fleet, spec), share_refused=refused,
-        of_types=quote.types_of(fleet),
+        of_types=quote.types_of(fleet), calibrated=calibrated,
     )  # fmt: skip
 
 

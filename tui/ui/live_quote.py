@@ -89,7 +89,7 @@ class LiveQuote:
         place = place_of(view)
         before = measured(jobs_of(app.fleet), spec, place.gpu_model)
         work = partial(
-            _quoted, spec, plan, place, catalog, app.files.terms, before=before, budget=budget_left(states, spec.project),
+            _quoted, spec, plan, place, catalog, app.files.terms, app.files.data_dir, before=before, budget=budget_left(states, spec.project),
             gpu_memory_seen=memory_seen(app.fleet, spec), share_refused=refused,
             of_types=types_of(app.fleet),
         )  # fmt: skip
@@ -128,13 +128,15 @@ class LiveQuote:
         return lines
 
 
-def _quoted(spec: wire.JobSpec, plan: wire.JobPlan, place: object, catalog: object, terms: object, **more: object) -> Quote:
-    """In the thread: the terms are a file, and the advice's modules are slow to import."""
+def _quoted(spec: wire.JobSpec, plan: wire.JobPlan, place: object, catalog: object, terms: object, data_dir: object, **more: object) -> Quote:
+    """In the thread: terms and calibrations are files, and the advice's modules are slow to import."""
     from pricing.terms import load
     from tui.job_price import without_gpu
+    from tui.plan_recipe import calibration_of
 
     weights = load(terms, must_exist=False).weights if terms is not None and without_gpu(spec) else None  # type: ignore[arg-type]
-    return quote(spec, plan, place, catalog, weights=weights, **more)  # type: ignore[arg-type]
+    calibrated = calibration_of(data_dir, spec, place, catalog) if data_dir is not None else None  # type: ignore[arg-type]
+    return quote(spec, plan, place, catalog, weights=weights, calibrated=calibrated, **more)  # type: ignore[arg-type]
 
 
 def _lines(part: Part, cells: int) -> list[Line]:
