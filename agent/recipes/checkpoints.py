@@ -112,7 +112,7 @@ class Checkpoints:
         aside = self.folder / f".{name}.tmp"
         _write(aside, json.dumps(values).encode())
         os.replace(aside, self.folder / name)
-        sync(self.folder)
+        _sync(self.folder)
 
     def unmark(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)
@@ -150,11 +150,11 @@ class Checkpoints:
         """Gives what was written aside its name, and removes the oldest."""
         aside, final = self._aside(step), self.folder / f"step-{step:09d}"
         _write(aside / ABOUT, json.dumps({"step": step, "model": self.identity, **facts}, indent=1).encode())
-        sync(aside)
+        _sync(aside)
         if final.exists():
             shutil.rmtree(final)  # it was not whole, or it would have been gone on from
         os.rename(aside, final)
-        sync(self.folder)
+        _sync(self.folder)
         self._saved = step
         for path in self._paths()[self._keep :]:
             shutil.rmtree(path, ignore_errors=True)
@@ -235,7 +235,7 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def sync(folder: Path) -> None:
+def _sync(folder: Path) -> None:
     with contextlib.suppress(OSError):  # some network file systems refuse it for folders
         handle = os.open(folder, os.O_RDONLY)
         try:

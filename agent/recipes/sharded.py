@@ -6,6 +6,7 @@ every shard from the rank that wrote it. The ranks' words on this go over a grou
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -22,7 +23,7 @@ from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 
 from agent.recipes import shards
-from agent.recipes.checkpoints import FILES, Checkpoints, sync
+from agent.recipes.checkpoints import FILES, Checkpoints
 from agent.recipes.faults import CheckpointFault
 from agent.recipes.ranks import Ranks
 
@@ -34,7 +35,11 @@ class ShardedCheckpoints(Checkpoints):
         super().__init__(folder, identity, keep)
         self._team = team
         self._group = dist.new_group(backend="gloo")  # also where the steps have nccl: writing is the CPU's
-        self._is_shared()
+        if (other := elsewhere(folder, team)) is not None:
+            raise CheckpointFault(
+                f"shards need a folder that all nodes share, and {other} is not the one of the first rank;"
+                " name one with --checkpoint-dir, or use --parallel ddp."
+            )
 
     def save_shards(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, **about: object) -> None:
         """Copies the shares now and writes them in the background. Raises `CheckpointFault` where the one before failed."""
@@ -82,20 +87,17 @@ class ShardedCheckpoints(Checkpoints):
             self._commit(step, {"format": 2, FILES: files, **about})
         self._saved = step
 
-    def _is_shared(self) -> None:
-        """A file of the first rank has to be seen by all."""
-        probe = self.folder / f".shared-{os.getpid()}" if self._team.first else None
-        if probe is not None:
+
+def elsewhere(folder: Path, team: Ranks) -> str | None:
+    """The host of a rank for which `folder` is not the one of the first rank; None where all share it."""
+    probe = folder / f".shared-{os.getpid()}" if team.first else None
+    if probe is not None:
+        with contextlib.suppress(OSError):  # of a full disk the first checkpoint tells
             probe.touch()
-            sync(self.folder)
-        name = self._team.share(probe.name if probe else None)
-        os.listdir(self.folder)  # a network file system may remember that it was not there
-        seen = self._team.all(None if (self.folder / name).exists() else f"{self.folder} on {socket.gethostname()}")
-        if probe is not None:
-            probe.unlink(missing_ok=True)
-        others = [one for one in seen if one]
-        if others:
-            raise CheckpointFault(
-                f"shards need a folder that all nodes share, and {others[0]} is not the one of the first rank;"
-                " name one with --checkpoint-dir, or use --parallel ddp."
-            )
+    name = team.share(probe.name if probe else None)
+    with contextlib.suppress(OSError):
+        os.listdir(folder)  # a network file system may remember what was not there
+    seen = team.all(None if (folder / name).exists() else f"{folder} on {socket.gethostname()}")
+    if probe is not None:
+        probe.unlink(missing_ok=True)
+    return next((one for one in seen if one), None)

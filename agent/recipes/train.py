@@ -28,7 +28,7 @@ from agent.recipes.pace import Pace
 from agent.recipes.ranks import Ranks
 from agent.recipes.scalars import Scalars
 from agent.recipes.settings import Settings
-from agent.recipes.sharded import ShardedCheckpoints
+from agent.recipes.sharded import ShardedCheckpoints, elsewhere
 from agent.recipes.stop import SoftStop
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -236,7 +236,11 @@ class Trainer:
         identity, keep = {"recipe": self.task.name, **self.task.identity}, self.settings.keep_checkpoints
         if self.kind != parallel.DDP:
             return ShardedCheckpoints(folder, identity, keep, self.team)
-        return Checkpoints(folder, identity, keep) if self.team.first else None
+        kept = Checkpoints(folder, identity, keep) if self.team.first else None
+        if self.team.world > 1 and elsewhere(folder, self.team):
+            self.journal.say(f"rackrate: checkpoints are in {folder} on the first rank's node alone, and are lost with it;"
+                             " with --checkpoint-dir name a folder that all nodes share.")  # fmt: skip
+        return kept
 
     def _save(self) -> None:
         if self.saved is None:

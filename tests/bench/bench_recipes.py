@@ -1,11 +1,16 @@
-"""What a recipe's loop costs above a bare one (same model, batches ready), and how long a step waits for its data.
+"""What a recipe's loop costs above a bare one (same model, batches ready), and how long a step waits for its data; and what
+shards of the model (FSDP2) and parts of its matrices cost above copies (DDP) on two ranks of this machine's CPUs.
 
 CPU seconds of this process on one thread, medians of three runs each; with a worker the loading is another process's.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -52,6 +57,15 @@ def bare() -> float:
     return (time.process_time() - began) / STEPS
 
 
+def shared() -> dict[str, float]:
+    """CPU seconds a step of the first of two ranks, by kind."""
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.agent.recipes.small_language")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *launch, folder, "paces"]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=600)
+        return {str(kind): float(seconds) for kind, seconds in json.loads((Path(folder) / "paces.json").read_text()).items()}
+
+
 def main() -> None:
     try:
         import torch
@@ -70,6 +84,9 @@ def main() -> None:
     for words, runs in (("recipe, loads its data itself", alone), ("recipe, a worker loads ahead", ahead)):
         used, waited = (statistics.median(values) for values in zip(*runs, strict=True))
         print(f"{words:<30} {used * 1e3:7.2f} ms a step, {used / base:.2f} x the bare loop; waits {waited * 1e3:.2f} ms for data")
+    paces = shared()
+    for kind, seconds in paces.items():
+        print(f"language, 2 ranks, {kind:<11} {seconds * 1e3:7.2f} ms a step, {seconds / paces['ddp']:.2f} x ddp")
 
 
 if __name__ == "__main__":

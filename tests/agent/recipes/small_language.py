@@ -11,7 +11,9 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +95,9 @@ def sentences(folder: Path, team: Ranks) -> dict[str, Any]:
         found[name] = fault(lambda changes=changes: begun(folder / "kept", team=team, **changes))
     own = folder / f"of-rank-{team.rank}"
     found["not shared"] = fault(lambda: begun(own, team=team, parallel="fsdp"))
+    said = Watched()
+    begun(own, said, team)
+    found["first alone"] = said.err.getvalue()
     found["fp16"] = fault(lambda: parallel.precision_fits("both", "fp16"))
     return found
 
@@ -128,6 +133,23 @@ def _spoil(team: Ranks) -> Callable[[torch.Tensor], None]:
             weight.grad.to_local().fill_(float("inf"))
 
     return spoil
+
+
+def paces(folder: Path, team: Ranks) -> dict[str, float]:
+    """CPU seconds a step of a model that is large enough to be more than calls."""
+    size: dict[str, Any] = {"width": 256, "layers": 4, "context": 64, "batch_size": 16, "checkpoint_every": 0, "deterministic": False}
+    found = {}
+    for kind in ("ddp", "fsdp", "tensor"):
+        trainer = begun(folder / kind, team=team, parallel=kind, **size)
+        batch = next(iter(trainer._batches())).batch
+        seconds = []
+        for _ in range(9):
+            began = time.process_time()
+            trainer.train(batch)
+            seconds.append(time.process_time() - began)
+        found[kind] = statistics.median(seconds[2:])
+        trainer.model = trainer.plain
+    return found
 
 
 def dies(folder: Path, team: Ranks) -> None:

@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch", reason="the extra `train` is not installed"
 from agent.recipes.checkpoints import ABOUT, FILES, STATE, STOPPED, Checkpoints  # noqa: E402
 from agent.recipes.faults import CheckpointFault  # noqa: E402
 from agent.recipes.language import KINDS  # noqa: E402
+from agent.recipes.memory import untried  # noqa: E402
 from agent.recipes.parallel import BOTH, DDP, FSDP, TENSOR, kind  # noqa: E402
 from agent.recipes.ranks import Ranks  # noqa: E402
 from tests.agent.recipes.small import ALONE, Watched  # noqa: E402
@@ -110,7 +111,7 @@ def test_a_stop_told_to_one_rank_stops_all_after_the_same_step(two: Two, name: s
 
 def test_what_cannot_be_meant_is_one_sentence(two: Two) -> None:
     found = dict(two.sentences)
-    kept, folder = two.folder / "kept" / "step-000000002", found.pop("not shared")
+    kept, folder, own = two.folder / "kept" / "step-000000002", found.pop("not shared"), two.folder / "of-rank-0"
     assert found == {
         "heads": "--heads 1 cannot be shared by 2 tensor ranks; make it a multiple of 2.",
         "not asked": "--parallel both: how many of the 2 ranks share a matrix? Say it with --tensor-ranks.",
@@ -118,10 +119,24 @@ def test_what_cannot_be_meant_is_one_sentence(two: Two) -> None:
         "too few": "--parallel tensor takes all 2 ranks; with --tensor-ranks 1 use --parallel both.",
         "for nothing": "--tensor-ranks 2 goes with --parallel tensor or both, and this is fsdp.",
         "another model": f"{kept} is of another model (layers 2 there, 1 here); use its settings, or another --checkpoint-dir.",
+        "first alone": (
+            f"rackrate: checkpoints are in {own} on the first rank's node alone, and are lost with it; with --checkpoint-dir"
+            " name a folder that all nodes share.\n"
+        ),
         "fp16": "--precision fp16 does not go with --parallel both: use bf16 or fp32, or --parallel fsdp.",
     }
     assert folder.startswith(f"shards need a folder that all nodes share, and {two.folder}/of-rank-1 on ")
     assert folder.endswith(" is not the one of the first rank; name one with --checkpoint-dir, or use --parallel ddp.")
+
+
+def test_what_does_not_fit_into_shards_says_what_to_try() -> None:
+    cpu = torch.device("cpu")
+    assert untried(3, 8, 2, cpu) == (
+        "out of memory in step 3: 8 samples at once on the CPU do not fit: try --accumulate 4 (same result, slower), or share the"
+        " model over more ranks."
+    )
+    assert untried(3, 1, 8, cpu).endswith("1 sample at once on the CPU do not fit: share the model over more ranks, or use"
+                                          " --checkpoint-activations.")  # fmt: skip
 
 
 def test_alone_nothing_is_shared_whatever_is_asked(tmp_path: Path) -> None:
