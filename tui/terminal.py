@@ -44,10 +44,12 @@ def is_served(environ: Mapping[str, str] = os.environ) -> bool:
     return "web_driver" in environ.get("TEXTUAL_DRIVER", "") and not has_terminal()
 
 
-def draws_unicode() -> bool:
+def draws_unicode(environ: Mapping[str, str] = os.environ) -> bool:
     """True when what is drawn (on stderr, or by a browser) is encoded as UTF-8; otherwise only ASCII is safe."""
     if is_served():
         return True
+    if environ.get("LC_ALL") in ("C", "POSIX") and not environ.get("PYTHONIOENCODING"):
+        return False  # Python writes UTF-8 all the same; the terminal was said to know ASCII alone
     encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
     return encoding.lower().replace("-", "").replace("_", "") == "utf8"
 

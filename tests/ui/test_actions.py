@@ -52,7 +52,7 @@ def test_what_changes_something_on_a_node_is_marked_so_and_nothing_else_is() -> 
     words = ("kill", "stop", "delete", "remove", "signal", "drain", "submit", "send", "pause alerts", "share")
     named = {action.id for action in actions.ACTIONS if any(word in action.title.casefold() for word in words)}
     assert named == {action.id for action in actions.ACTIONS if action.changes} == {
-        "cancel", "drain", "mps_share", "pause_alerts", "resubmit", "send", "signal", "submit",
+        "cancel", "drain", "mps_share", "pause_alerts", "resubmit", "send", "signal", "submit", "submit_here",
     }  # fmt: skip
 
 

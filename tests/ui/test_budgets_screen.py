@@ -45,7 +45,7 @@ async def test_budgets_stand_with_forecast_and_lead_to_their_costs(tmp_path: Pat
         assert "project vision" in line_with(app, "Costs 2026-11")
         await press(pilot, "escape")
         assert app.screen.SCOPE == "budgets"  # type: ignore[attr-defined]
-        await press(pilot, "C")
+        await press(pilot, "c")
         assert app.screen.filters == ()  # type: ignore[attr-defined]
         await press(pilot, "escape")
         for size in ((80, 24), (20, 5)):

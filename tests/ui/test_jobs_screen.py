@@ -184,7 +184,7 @@ async def test_without_jobs_the_screen_says_how_to_submit_one_and_simulated_node
     async with running(app) as pilot:
         await press(pilot, "j")
         assert "No jobs yet." in text(app) and "rackrate run -- COMMAND" in text(app)
-        await press(pilot, "enter", "x", "k", "c", "g", "down")
+        await press(pilot, "enter", "x", "k", "y", "g", "down")
         assert app.is_running and isinstance(app.screen, JobsScreen)
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
     put(fleet, "sim", (gpu(0),), simulated=True)
@@ -264,7 +264,7 @@ async def test_an_ended_job_and_one_in_the_queue() -> None:
 async def test_the_id_is_copied_and_g_goes_to_the_node() -> None:
     app, _ = app_of()
     async with running(app, (100, 30)) as pilot:
-        await press(pilot, "j", "down", "c")
+        await press(pilot, "j", "down", "y")
         assert app.clipboard == ident(1) and f"copied {ident(1)}" in text(app)
         await press(pilot, "g")
         assert app.screen.node == "gpu-01"  # type: ignore[attr-defined]

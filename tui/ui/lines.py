@@ -17,6 +17,8 @@ Span = tuple[str, str]
 Line = tuple[Span, ...]
 
 BLANK: Line = ()
+NARROW_CELLS, HANG_CELLS = 20, 4
+"""A part of a line with less room than this beside the others goes below them, so far in."""
 
 
 def width(line: Iterable[Span]) -> int:
@@ -81,6 +83,19 @@ def wrapped(text: str, style: str, cells: int, indent: str = "") -> list[Line]:
         else:
             current = f"{current} {word}" if current else word
     return [*lines, ((indent + current, style),)] if current else lines
+
+
+def hung(line: Line, cells: int) -> list[Line]:
+    """The line over as many rows as it takes; its last part goes on below where it began: `key    what it does`."""
+    if width(line) <= cells or not line:
+        return [line]
+    *head, (text, style) = line
+    before, said = width(head), text.lstrip()
+    lead = before + width(((text, style),)) - width(((said, style),))
+    if before and cells - lead < NARROW_CELLS:
+        return [cropped(tuple(head), cells), *wrapped(said, style, cells, " " * min(lead, HANG_CELLS))]
+    first, *rest = wrapped(said, style, cells, " " * min(lead, cells // 2)) or [BLANK]
+    return [(*head, (first[0][0][before:], style)), *rest] if before else [first, *rest]
 
 
 def to_strip(line: Line, styles: Mapping[str, Style], cells: int, under: str = "page") -> Strip:

@@ -74,12 +74,12 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def header_lines(
-    totals: Totals, costs: Costs, clock: str, cells: int, height: int, jobs: JobCounts | None = None
+    totals: Totals, costs: Costs, clock: str, cells: int, height: int, jobs: JobCounts | None = None, place: str = "RACKRATE"
 ) -> list[Line]:
-    """Two lines, or one where there is little room. `jobs` None: there is none to speak of."""
+    """Two lines, or one where there is little room. `jobs` None: there is none to speak of. `place`: which screen it is."""
     money = _money(totals, costs, named=cells >= NAMED_CELLS)
     states = _states(totals)
-    name: Line = ((" RACKRATE", "title"),)
+    name: Line = ((f" {place}", "title"),)
     if height < 2 and clock[:1].isalpha():
         return [((" ", "text"), *joined([other_time(clock, cells), *_state_parts(totals)[:3], *money], "  ", cells - 2))]
     if height < 2:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tui.ui.action import LOOKS, MONEY, Action
+from tui.ui.action import LOOKS, Action
 
 PROGRAM_ACTIONS: tuple[Action, ...] = (
     Action(id="help", keys=("question_mark", "f1"), shown="?", title="This help", group="Program", call="app.help",
-           scopes=("fleet", "node", "alerts", "events", "jobs", "job", "budgets", "price", "card", *MONEY), footer="help"),
+           scopes=tuple(scope for scope in LOOKS if scope != "help"), footer="help"),
     Action(id="help_typing", keys=("f1",), shown="F1", title="This help, where letters are typed", group="Program",
            call="app.help", scopes=("submit",), footer="help"),
     Action(id="palette", keys=("colon", "ctrl+p", "f2"), shown=":", title="All actions, by name", group="Program",

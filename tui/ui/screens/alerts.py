@@ -210,7 +210,7 @@ class AlertsScreen(RackrateScreen):
     def action_back(self) -> None:
         """Clears the filter; where there is none, leaves."""
         bar = self.query_one(FilterBar)
-        if bar.applied or bar.has_class("-open"):
+        if bar.applied or bar.is_open:
             bar.clear()
         else:
             self.app.pop_screen()

@@ -20,7 +20,7 @@ from tui.ui import actions
 from tui.ui.actions import Scope
 from tui.ui.places import Kept, Place
 from tui.ui.widgets.crumbs import Crumbs
-from tui.ui.widgets.header import Header, header_height
+from tui.ui.widgets.header import PROGRAM, Header, header_height
 from tui.ui.widgets.status import NOTE_SECONDS, Footer, StatusLine
 from tui.ui.widgets.time_mark import TimeMark
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FOOTER_FROM_ROWS = 10
 STATUS_FROM_ROWS = 7
 CRUMBS_FROM_ROWS = 28
-"""Lower screens have no line to spare for the way that was gone; titles say where one is."""
+"""Lower screens have no line to spare for the way that was gone; titles and the header say where one is."""
 PASSING: tuple[Scope, ...] = ("help", "price", "card")
 """Screens that are shown of another one: back and forward go to that one."""
 _OF = ("node", "ident", "uuid")
@@ -170,5 +170,6 @@ class RackrateScreen(Screen[None]):
     def show_header(self) -> None:
         """The totals of all nodes."""
         app = self.rackrate
+        unnamed = any(not crumbs.display for crumbs in self.query(Crumbs))
         for header in self.query(Header):
-            header.show_totals(app.totals(), app.costs, app.clock_text(), app.job_counts())
+            header.show_totals(app.totals(), app.costs, app.clock_text(), app.job_counts(), self.crumb() if unnamed else PROGRAM)

@@ -16,7 +16,7 @@ from tui.job_rows import JOB_COLUMNS
 from tui.query import Words
 from tui.ui import actions
 from tui.ui.actions import Action, Scope
-from tui.ui.lines import BLANK, Line, fitted, width
+from tui.ui.lines import BLANK, Line, cropped, fitted, width
 from tui.ui.panes.node import rule
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.widgets.line_table import Cells, LineTable
@@ -117,7 +117,7 @@ class HelpTable(LineTable):
         self.set_titles([("what", TITLE, self.room, False)], ("", False))
 
     def cells_of(self, key: str) -> Cells:
-        line = self.rows[key].line
+        line = cropped(self.rows[key].line, self.room)
         return ((*line, (" " * max(0, self.room - width(line)), "text")),)
 
     @property
@@ -214,7 +214,7 @@ class HelpScreen(RackrateScreen):
     def action_back(self) -> None:
         """Clears the search; where there is none, leaves."""
         bar = self.query_one(FilterBar)
-        if bar.applied or bar.has_class("-open"):
+        if bar.applied or bar.is_open:
             bar.clear()
         else:
             self.app.pop_screen()

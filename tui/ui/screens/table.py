@@ -95,8 +95,10 @@ class TableScreen(RackrateScreen):
         self.redraw()
 
     def action_back(self) -> None:
-        """Clears the marks, then the filter; where there is neither, leaves."""
-        if self.table.marks:
+        """Closes the filter that is typed; then clears the marks, then the filter; where there is nothing of these, leaves."""
+        if self.query_one(FilterBar).is_open:
+            self.query_one(FilterBar).clear()
+        elif self.table.marks:
             self.table.clear_marks()
             self.redraw()
         elif self.filter_text:

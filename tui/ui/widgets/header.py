@@ -10,6 +10,7 @@ from tui.fleet_jobs import JobCounts
 from tui.ui.panes.header import Costs, header_lines
 from tui.ui.widgets.lines_view import RaisedLines
 
+PROGRAM = "RACKRATE"
 LOW_ROWS, TINY_ROWS = 12, 5
 
 
@@ -21,7 +22,7 @@ def header_height(rows: int) -> int:
 class Header(RaisedLines):
     """Two lines of totals."""
 
-    def show_totals(self, totals: Totals, costs: Costs, clock: str, jobs: JobCounts | None = None) -> None:
-        """Repaints only what changed."""
+    def show_totals(self, totals: Totals, costs: Costs, clock: str, jobs: JobCounts | None = None, place: str = PROGRAM) -> None:
+        """Repaints only what changed. `place`: the screen, where nothing else names it."""
         columns, rows = self.app.size
-        self.show(header_lines(totals, costs, clock, columns, header_height(rows), jobs))
+        self.show(header_lines(totals, costs, clock, columns, header_height(rows), jobs, place))

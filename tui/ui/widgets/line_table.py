@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.ui.lines import BLANK, Line, cropped, fitted, to_strip
+from tui.ui.lines import BLANK, Line, cropped, fitted, hung, to_strip
 from tui.ui.theme import ANSI, STYLES
 
 CELL_REGIONS_UP_TO = 0.6
@@ -236,7 +236,8 @@ class LineTable(ScrollView, can_focus=True):
         if index < len(self.keys):
             return self._row_strip(self.keys[index])
         under, place = (self.below, index - len(self.keys) - 1) if self.keys else (self.empty, y - 2)
-        line = under[place] if 0 <= place < len(under) else BLANK
+        rows = [row for line in under for row in hung(line, cells)] if place >= 0 else ()
+        line = rows[place] if 0 <= place < len(rows) else BLANK
         return to_strip(cropped(line, cells), styles, cells)
 
     def _title_line(self) -> Line:

@@ -152,6 +152,11 @@ class FilterBar(Vertical):
     def on_mount(self) -> None:
         self.query_one(FilterInput).cursor_blink = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a filter is being typed."""
+        return self.has_class("-open")
+
     def open(self) -> None:
         """Shows the line and gives it the keys."""
         self._place = len(self._history)
@@ -162,7 +167,7 @@ class FilterBar(Vertical):
     def takes(self, event: events.Key) -> bool:
         """Whether a key that went elsewhere, as the line had only just been opened, was meant for it and is put into it."""
         field = self.query_one(FilterInput)
-        if not self.has_class("-open") or not (event.is_printable or event.key in ("enter", "escape", "backspace")):
+        if not self.is_open or not (event.is_printable or event.key in ("enter", "escape", "backspace")):
             return False
         if not field.has_focus:
             self.screen.set_focus(field)
@@ -232,7 +237,7 @@ class FilterBar(Vertical):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         text, now = event.value, getattr(self.app, "clock", lambda: 0.0)()
-        self.found = options(text, self.words, self.rows, now, self.named) if text and self.has_class("-open") else NONE
+        self.found = options(text, self.words, self.rows, now, self.named) if text and self.is_open else NONE
         try:
             tree = parse_tree(text, self.words, self.named)
         except QueryError as error:
