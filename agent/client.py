@@ -55,6 +55,8 @@ __all__ = [
 
 SILENCE_SECONDS = 10.0
 """A stream without a byte for so long counts as lost (samples come once a second)."""
+WHOLE_SECONDS = 90.0
+"""So much longer than the wait for its next byte may an answer take: a node that drips bytes would hold whoever asks for ever."""
 LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 
 T = TypeVar("T")
@@ -181,12 +183,21 @@ class AgentClient(JobCalls, NodeCalls):
         if self._fault is not None:
             raise self._fault
         client = self._client or await self._own_client()
+        is_endless = timeout is self._stream_timeout or not isinstance(content, bytes | None)
+        most = None if is_endless else (timeout.read or 0) + WHOLE_SECONDS
         try:
-            async with client.stream(
-                method, self.url + path, content=content, headers={**self._headers, **headers}, timeout=timeout,
-                follow_redirects=False,
-            ) as response:  # fmt: skip
+            async with (
+                asyncio.timeout(most),
+                client.stream(
+                    method, self.url + path, content=content, headers={**self._headers, **headers}, timeout=timeout,
+                    follow_redirects=False,
+                ) as response,
+            ):  # fmt: skip
                 yield response
+        except TimeoutError:
+            if most is None:
+                raise
+            raise Unreachable(f"{place(self.url)} is not reachable: its answer was not whole after {most:.0f} s") from None
         except httpx.HTTPError as error:
             if self._fingerprint is not None and isinstance(error, httpx.ConnectError):
                 await self._pin_again()

@@ -397,3 +397,19 @@ async def test_many_calls_at_once_share_a_few_connections() -> None:
     agent = node_agent()
     async with serving(agent) as url, AgentClient(url, TOKEN) as client:
         assert len(await asyncio.gather(*(client.node() for _ in range(50)))) == 50
+
+
+async def test_an_answer_that_drips_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.client.WHOLE_SECONDS", 0.1)
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10000\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"{")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    async with answering(drip) as url, AgentClient(url, TOKEN, timeout_seconds=0.2) as client:
+        with pytest.raises(Unreachable, match="its answer was not whole after"):
+            await client.node()

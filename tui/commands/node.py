@@ -161,6 +161,8 @@ async def _order_all(chosen: Sequence[tuple[NodeConfig, NodeView]], context: Con
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(node: NodeConfig, view: NodeView) -> Answer:
+        if view.info is None and view.error:  # it did not answer a moment ago, and would be waited for again
+            return node.name, ClientError(view.error)
         async with gate:
             try:
                 async with context.client_for(node) as client:

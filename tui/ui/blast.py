@@ -34,7 +34,8 @@ BACK_SECONDS = 5.0
 """From the answer to the first question to a node."""
 LOOK_SECONDS = 0.2
 TOLD_SECONDS = 1.5
-AT_ONCE = 8
+AT_ONCE = 32
+"""Nodes: of fifty that hang all are told after two rounds."""
 OUTCOME_SECONDS = 15.0
 
 
