@@ -22,6 +22,7 @@ from tui.cli_nodes import add_order_commands
 from tui.cli_prices import add_price_commands, price_words
 from tui.cli_report import add_report_command
 from tui.cli_serve import add_serve_command
+from tui.cli_sweep import add_sweep_command
 from tui.cli_time import add_record_options, add_time_commands, time_words
 from tui.cli_watch import add_watch_command
 from tui.commands.context import Context
@@ -67,7 +68,7 @@ QUERY_KEYS = {
 
 
 CHANGES = (
-    "run:run", "calibrate:calibrate", "jobs:cancel", "jobs:signal", "node:drain", "node:undrain", "node:pause_alerts", "node:resume_alerts", "mps:mps",
+    "run:run", "sweep:sweep", "calibrate:calibrate", "jobs:cancel", "jobs:signal", "node:drain", "node:undrain", "node:pause_alerts", "node:resume_alerts", "mps:mps",
 )  # fmt: skip
 """Commands that change something on a node."""
 
@@ -93,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_node_commands(commands)
     add_job_commands(commands, _command, _json)
     add_calibrate_commands(commands, _command, _json)
+    add_sweep_command(commands, _command, _json)
     add_order_commands(commands, _command, _json)
     _add_money_commands(commands)
     add_advice_commands(commands, _command, _json)
@@ -266,6 +268,7 @@ def _then(context: Context, arguments: argparse.Namespace) -> Iterator[Context]:
 def _refuse_changes(context: Context, arguments: argparse.Namespace) -> None:
     """What `--read-only` or the configuration forbids is refused before anybody is asked."""
     looks = arguments.run == "mps:mps" and arguments.share is None and arguments.memory is None
+    looks = looks or arguments.run == "sweep:sweep" and (arguments.example or arguments.file == "show")
     if arguments.run not in CHANGES or getattr(arguments, "dry_run", False) or looks:
         return
     if arguments.read_only or context.config.read_only:

@@ -56,7 +56,7 @@ def gang_of(wanted: Wanted, id: str, *, host_here: bool = False) -> wire.Gang:
         nodes=wanted.nodes,
         least_nodes=wanted.nodes if wanted.on_node_loss == "stop" else 1,
         host_here=host_here,
-        processes_per_node=wanted.processes_per_node or max(1, wanted.spec.gpus),
+        processes_per_node=max(1, wanted.spec.gpus) if wanted.processes_per_node is None else wanted.processes_per_node,
     )
 
 

@@ -86,11 +86,18 @@ def read(
     command: Sequence[str],
     file: str | None = None,
     *,
+    table: tuple[Path, Mapping[str, Any]] | None = None,
     environ: Mapping[str, str] = os.environ,
     now: datetime | None = None,
 ) -> Wanted:
-    """`options`: key -> text, list of texts, True, or None where it was not given. Raises `WrongUsage`."""
+    """`options`: key -> text, list of texts, True, or None where it was not given. Raises `WrongUsage`.
+
+    `table`: a file's [job], with keys that are known to be options.
+    """
     given = _from_file(Path(file)) if file else {}
+    if table is not None:
+        path, keys = table
+        given |= {key: _Given(value, f"{path}: [job] `{key}`", path.absolute().parent) for key, value in keys.items()}
     here = Path.cwd()
     for key, value in options.items():
         if key in BY_KEY and value not in (None, [], False):

@@ -1,6 +1,6 @@
 """What a sweep says: a JSON line for each thing that happens to a trial, and the best one at the end.
 
-Invariant: a trial's last line tells how it ended, with what it cost; a line is a fact of one trial or of the whole.
+Invariant: a trial's last line tells how it ended, with what all its runs took; a line is a fact of one trial or of the whole.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from agent.recipes.sweep_plan import Plan, filled
 
 EVERY_SECONDS = 1.0
 """A report of a trial at most so often, beside the first one."""
+_FACTS = ("step", "metric", "node")
 
 
 class Teller(Callback):
@@ -37,47 +38,51 @@ class Teller(Callback):
         if "failed" in result:
             trial.max_failures = 0  # its own fault: not run again, as one whose node was lost
         self._last[trial.trial_id] = dict(result)
-        paid = cost(result.get("usd_per_hour"), result["seconds"])
-        if paid is not None:
-            self._money.running[trial.trial_id] = paid
+        seconds = result["run_seconds"]
+        self._money.runs(trial.config["number"], seconds, cost(result.get("usd_per_hour"), seconds))
         now = time.monotonic()
         if "metric" in result and now - self._told.get(trial.trial_id, -EVERY_SECONDS) >= EVERY_SECONDS:
             self._told[trial.trial_id] = now
-            self._line(trial, "reported", **facts(result))
+            self._line(trial, "reported", **self._facts(trial.config["number"], result))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         last = self._last.get(trial.trial_id, trial.last_result)
-        self._ends(trial, "ended" if last.get("ended") else "stopped early", last)
+        self._over(trial, "ended" if last.get("ended") else "stopped early")
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._ends(trial, "lost", self._last.get(trial.trial_id, {}), why="its node was lost; it is run again, once")
+        self._over(trial, "lost", why="its node was lost; it is run again, once")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        last = self._last.get(trial.trial_id, {})
-        why = last.get("failed")
-        self._ends(trial, "failed" if why else "lost", last, why=why or "its node was lost")
+        why = self._last.get(trial.trial_id, {}).get("failed")
+        self._over(trial, "failed" if why else "lost", why=why or "its node was lost")
 
-    def _ends(self, trial: Any, state: str, last: Mapping[str, Any], **more: Any) -> None:
-        told = facts(last)
+    def stopped(self) -> None:
+        """What ran when the sweep was stopped: it goes on from its own checkpoint when the sweep does."""
+        for trial in list(self._open.values()):
+            self._over(trial, "stopped", ended=False)
+
+    def _over(self, trial: Any, state: str, *, ended: bool = True, **more: Any) -> None:
         self._open.pop(trial.trial_id, None)
-        self._money.ended(trial.trial_id, cost(last.get("usd_per_hour"), last["seconds"]) if "seconds" in last else None)
-        self._line(trial, state, config=trial.config["values"], **told, **more)
+        number, last = trial.config["number"], self._last.get(trial.trial_id, {})
+        self._money.over(number, ended=ended and state != "lost")
+        self._line(trial, state, config=trial.config["values"], **self._facts(number, last), **more)
+
+    def _facts(self, number: int, result: Mapping[str, Any]) -> dict[str, Any]:
+        """What a line tells of a report."""
+        paid = self._money.paid(number)
+        told = {name: result[name] for name in _FACTS if name in result}
+        return {**told, "seconds": round(paid.seconds, 3), "cost": None if paid.usd is None else str(paid.usd)}
 
     def _line(self, trial: Any, state: str, **values: Any) -> None:
         self._journal.line(event="trial", trial=trial.config["number"], state=state, **values)
 
     # Of the whole
 
-    def stopped(self) -> None:
-        """What ran when the sweep was stopped: it goes on from its own checkpoint when the sweep does."""
-        for ident, trial in list(self._open.items()):
-            self._ends(trial, "stopped", self._last.get(ident, {}))
-
     def kept(self, result: Any) -> None:
         """A trial that ended before the sweep was stopped."""
-        last = result.metrics or {}
+        last, number = result.metrics or {}, result.config["number"]
         state = "failed" if result.error else "ended" if last.get("ended") else "stopped early"
-        told = {"trial": result.config["number"], "state": state, "config": result.config["values"], **facts(last)}
+        told = {"trial": number, "state": state, "config": result.config["values"], **self._facts(number, last)}
         self._journal.line(event="trial", kept=True, **told)
 
     def best(self, results: list[Any]) -> None:
@@ -94,11 +99,3 @@ class Teller(Callback):
             event="best", trial=best.config["number"], metric=best.metrics["metric"], step=best.metrics.get("step"),
             config=best.config["values"], command=shlex.join(command),
         )  # fmt: skip
-
-
-def facts(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a line tells of a report."""
-    paid = cost(result.get("usd_per_hour"), result["seconds"]) if "seconds" in result else None
-    names = ("step", "metric", "seconds", "node")
-    told = {name: result[name] for name in names if name in result}
-    return {**told, "cost": None if paid is None else str(paid)}

@@ -1,6 +1,7 @@
-"""What a sweep has cost so far, and whether another trial would go beyond its budget.
+"""What a sweep and each of its trials have cost so far, and whether another trial would go beyond the budget.
 
-Invariant: money is exact; what has no price costs None, and then there is no budget to keep.
+Invariant: money is exact; what has no price costs None, and then there is no budget to keep. What was spent before a stop, or
+on a node that was lost, is counted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, NamedTuple
 
 FILE = "money.json"
 _HOUR = Decimal(3600)
@@ -17,10 +19,20 @@ _PLACES = Decimal("0.000001")
 
 
 def cost(usd_per_hour: str | Decimal | None, seconds: float) -> Decimal | None:
-    """Of a trial, to a millionth of a dollar."""
+    """To a millionth of a dollar."""
     if not usd_per_hour:
         return None
     return (Decimal(usd_per_hour) * Decimal(str(round(seconds, 3))) / _HOUR).quantize(_PLACES)
+
+
+class Paid(NamedTuple):
+    """What a trial has taken."""
+
+    seconds: float = 0.0
+    usd: Decimal | None = None
+
+    def with_run(self, seconds: float, usd: Decimal | None) -> Paid:
+        return Paid(self.seconds + seconds, self.usd if usd is None else usd + (self.usd or 0))
 
 
 class Money:
@@ -33,9 +45,11 @@ class Money:
         kept = _kept(self._file)
         self._before, self._seconds_before = Decimal(str(kept.get("usd", "0"))), float(kept.get("seconds", 0.0))
         self._at, self._sum, self._began = clock(), Decimal(0), clock()
-        self._trials: list[Decimal] = []
-        self.running: dict[str, Decimal] = {}
-        """Trial -> what it has cost so far."""
+        self._done = {int(number): _paid(one) for number, one in kept.get("trials", {}).items()}
+        """Trial -> of its runs that are over."""
+        self._running: dict[int, Paid] = {}
+        """Trial -> of the run that goes on."""
+        self._ended = set(kept.get("ended", ()))
 
     @property
     def seconds(self) -> float:
@@ -50,15 +64,27 @@ class Money:
         self._at = now
         return (self._before + self._sum).quantize(_PLACES)
 
-    def ended(self, trial: str, cost: Decimal | None) -> None:
-        self.running.pop(trial, None)
-        if cost is not None:
-            self._trials.append(cost)
+    def runs(self, trial: int, seconds: float, usd: Decimal | None) -> None:
+        """How far the trial's run is."""
+        self._running[trial] = Paid(seconds, usd)
+
+    def paid(self, trial: int) -> Paid:
+        """Of all its runs."""
+        return self._done.get(trial, Paid()).with_run(*self._running.get(trial, Paid()))
+
+    def over(self, trial: int, *, ended: bool) -> Paid:
+        """The trial's run is over; `ended`: there will be no other one."""
+        self._done[trial] = paid = self.paid(trial)
+        self._running.pop(trial, None)
+        if ended:
+            self._ended.add(trial)
         self.keep()
+        return paid
 
     def expected(self) -> Decimal | None:
         """Of a trial: the mean of those that ended."""
-        return sum(self._trials, Decimal(0)) / len(self._trials) if self._trials else None
+        known = [usd for trial in self._ended if (usd := self._done[trial].usd) is not None]
+        return sum(known, Decimal(0)) / len(known) if known else None
 
     def may_start(self) -> bool:
         """Whether another trial fits, with what the running ones may still cost."""
@@ -68,18 +94,23 @@ class Money:
         expected = self.expected()
         if expected is None:
             return spent < self.budget
-        still = sum((max(Decimal(0), expected - so_far) for so_far in self.running.values()), Decimal(0))
+        still = sum((max(Decimal(0), expected - (self.paid(one).usd or 0)) for one in self._running), Decimal(0))
         return spent + still + expected <= self.budget
 
     def keep(self) -> None:
         """For a start after a stop."""
-        spent = self.spent()
+        trials = {str(trial): {"seconds": paid.seconds, "usd": paid.usd and str(paid.usd)} for trial, paid in self._done.items()}
+        data = {"usd": str(self.spent() or 0), "seconds": round(self.seconds, 3), "trials": trials, "ended": sorted(self._ended)}
         part = self._file.with_suffix(".part")
-        part.write_text(json.dumps({"usd": str(spent or 0), "seconds": round(self.seconds, 3)}))
+        part.write_text(json.dumps(data))
         part.replace(self._file)
 
 
-def _kept(path: Path) -> Mapping[str, object]:
+def _paid(one: Mapping[str, Any]) -> Paid:
+    return Paid(float(one["seconds"]), None if one["usd"] is None else Decimal(one["usd"]))
+
+
+def _kept(path: Path) -> Mapping[str, Any]:
     try:
         kept = json.loads(path.read_text())
         return kept if isinstance(kept, dict) else {}

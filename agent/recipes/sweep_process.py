@@ -39,7 +39,6 @@ class Running:
         self.folder = checkpoints / "trials" / f"{number:04}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._last = self._kept()
-        self._seconds_before = float(self._last.get("seconds", 0.0)) if self._last else 0.0
         self._news: dict[str, Any] | None = None
         self._lines = 0
         self._changed = threading.Condition()
@@ -54,7 +53,8 @@ class Running:
 
     @property
     def seconds(self) -> float:
-        return self._seconds_before + time.monotonic() - self._began
+        """Of this run."""
+        return time.monotonic() - self._began
 
     def _started(self, argv: list[str], work: Path) -> subprocess.Popen[str]:
         environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
@@ -100,10 +100,10 @@ class Running:
             self._last = report
             self._keep()
         if not closed:
-            return {**(report or {}), "seconds": self.seconds}
+            return {**(report or {}), "run_seconds": self.seconds}
         fault = self._fault()
         end = {"failed": fault} if fault else {"ended": True, **(self._last or {})}
-        return {**end, "seconds": self.seconds}
+        return {**end, "run_seconds": self.seconds}
 
     def _fault(self) -> str | None:
         code = self._process.wait()
@@ -137,7 +137,7 @@ class Running:
         if self._last is None:
             return
         part = self.folder / f"{LAST}.part"
-        part.write_text(json.dumps({**self._last, "seconds": self.seconds}))
+        part.write_text(json.dumps(self._last))
         part.replace(self.folder / LAST)
 
     def _kept(self) -> dict[str, Any] | None:
