@@ -150,10 +150,10 @@ class _Reader:
                 raise self._wrong(f"[space] {key}", f"the recipe {name} has no such setting{f'; did you mean {near[0]}?' if near else '.'}")
             if key in fixed:
                 raise self._wrong(f"[settings] {key}", "is in [space] too; leave it out of one of them.")
-            for value in next(iter(one.values())) if next(iter(one)) != "loguniform" else ():
-                recipes.command(name, {key: value}, f"{self._path}: [space]")
             if next(iter(one)) in ("uniform", "loguniform") and not isinstance(known[key], float):
                 raise self._wrong(f"[space] {key}", "the recipe wants a whole number, or no number, there; use randint or choice.")
+            for value in next(iter(one.values())):
+                recipes.command(name, {key: value}, f"{self._path}: [space]")
         flags = [f"--{key.replace('_', '-')}={{{key}}}" for key in space]
         program = recipes.command(name, fixed, where, ranks=max(1, ranks))
         words = ["{python}", *program[1:], *flags]

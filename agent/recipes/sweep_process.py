@@ -45,7 +45,8 @@ class Running:
         self._closed = False
         self._began = time.monotonic()
         self._process = self._started(filled(plan.command, {"python": sys.executable, **values}), work)
-        threading.Thread(target=self._read, name=f"trial-{number}", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name=f"trial-{number}", daemon=True)
+        self._reader.start()
 
     @property
     def pid(self) -> int:
@@ -67,12 +68,13 @@ class Running:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            report = self._report(line)
-            if report is not None:
-                with self._changed:
-                    self._news = report
-                    self._changed.notify_all()
+        with self._process.stdout as lines:
+            for line in lines:
+                report = self._report(line)
+                if report is not None:
+                    with self._changed:
+                        self._news = report
+                        self._changed.notify_all()
         self._process.wait()
         with self._changed:
             self._closed = True
@@ -131,6 +133,7 @@ class Running:
                     self._process.wait(seconds)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+        self._reader.join(5)
         self._keep()
 
     def _keep(self) -> None:

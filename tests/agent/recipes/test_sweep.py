@@ -1,0 +1,150 @@
+"""A sweep's parts that need no Ray: its plan, its money, a trial's process; and Ray itself missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.recipes import sweep, sweep_cluster, sweep_plan
+from agent.recipes.faults import WrongSettings
+from agent.recipes.sweep_money import Money, cost
+from agent.recipes.sweep_plan import Plan, filled, planned
+from agent.recipes.sweep_process import Running
+
+SPACE: dict[str, dict[str, list[Any]]] = {
+    "rate": {"loguniform": [0.001, 1.0]}, "width": {"choice": [8, 16]}, "warm": {"randint": [0, 2]}, "drop": {"uniform": [0.1, 0.2]},
+}  # fmt: skip
+RAW: dict[str, Any] = {
+    "name": "toy", "metric": "loss", "mode": "min", "trials": 12, "at_once": 2, "cpus": 1.0, "gpus": 0, "nodes": 1,
+    "search": "random", "scheduler": "asha", "grace": 2, "reduction": 2.0, "max_steps": 8, "budget": None, "seed": 3,
+    "space": SPACE, "command": ("{python}", "toy.py", "{rate}"), "train": (),
+}  # fmt: skip
+
+
+def plan(**changes: Any) -> Plan:
+    return Plan(**{**RAW, **changes})
+
+
+def test_a_planned_trial_is_the_same_each_time_and_within_its_space() -> None:
+    drawn = [planned(plan(), number) for number in range(1, 13)]
+    assert drawn == [planned(plan(), number) for number in range(1, 13)] and planned(plan(), 13) is None
+    assert drawn != [planned(plan(seed=4), number) for number in range(1, 13)]
+    for one in drawn:
+        assert one and 0.001 <= one["rate"] <= 1 and one["width"] in (8, 16) and one["warm"] in (0, 1, 2) and 0.1 <= one["drop"] <= 0.2
+        assert filled(["--rate={rate}", "{other}"], one) == [f"--rate={one['rate']:.6g}", "{other}"]
+    grid = plan(search="grid", space={"a": {"grid": [1, 2]}, "b": {"grid": [True, "{a}"]}}, trials=9)
+    assert [planned(grid, number) for number in (1, 2, 4, 5)] == [{"a": 1, "b": True}, {"a": 1, "b": "{a}"}, {"a": 2, "b": "{a}"}, None]
+    assert filled(["{a}{b}"], {"a": 1, "b": "{a}"}) == ["1{a}"], "a value is not looked through"
+
+
+def test_money_is_counted_over_stops_and_no_trial_starts_that_would_go_beyond(tmp_path: Path) -> None:
+    now, rate = [0.0], Decimal(36)  # a cent a second
+    clock: Callable[[], float] = lambda: now[0]
+    money = Money(Decimal("0.50"), lambda: rate, tmp_path, clock)
+    assert money.may_start() and money.expected() is None
+    money.runs(1, 10.0, cost("36", 10.0))
+    now[0] = 10
+    assert money.over(1, ended=True) == (10.0, Decimal("0.1")) and money.expected() == Decimal("0.1")
+    assert money.may_start()
+    money.runs(2, 4.0, Decimal("0.04"))
+    money.over(2, ended=False)
+    now[0] = 20
+    money.keep()
+    again = Money(Decimal("0.50"), lambda: rate, tmp_path, clock)
+    assert (again.spent(), again.seconds, again.expected()) == (Decimal("0.2"), 20.0, Decimal("0.1"))
+    again.runs(2, 1.0, Decimal("0.01"))
+    assert again.paid(2) == (5.0, Decimal("0.05"))
+    now[0] = 45  # 45 cents: what runs may cost 5 more, another trial 10
+    assert not again.may_start()
+    assert Money(None, lambda: rate, tmp_path, clock).may_start()
+    unpriced = Money(Decimal(1), lambda: None, tmp_path / "..", clock)
+    assert unpriced.spent() is None and unpriced.may_start() and cost(None, 5) is None
+
+
+def toy(tmp_path: Path, script: str, number: int = 1) -> Running:
+    (tmp_path / "toy.py").write_text("import json, os, signal, sys, time\n" + script)
+    return Running(plan(), number, {"rate": 0.5}, work=tmp_path, checkpoints=tmp_path / "checkpoints")
+
+
+def test_a_trial_reports_what_is_new_and_says_how_its_process_ended(tmp_path: Path) -> None:
+    running = toy(tmp_path, 'print("hello", flush=True)\nprint(json.dumps({"loss": float(sys.argv[1]), "step": 7}), flush=True)')
+    told = running.next()
+    assert (told["metric"], told["step"]) == (0.5, 7)
+    while "ended" not in told:
+        told = running.next()
+    assert (told["metric"], told["step"]) == (0.5, 7) and told["run_seconds"] > 0
+    running.end()
+    failing = toy(tmp_path, 'sys.exit("rackrate: no data")', 2)
+    assert failing.next()["failed"] == "exit 1: rackrate: no data"
+    failing.end()
+    silent = toy(tmp_path, 'print(json.dumps({"loss": float("nan")}))\nprint(json.dumps({"loss": True}))', 3)
+    assert silent.next()["failed"] == "none of its lines had a number `loss`"
+    silent.end()
+    resumed = toy(tmp_path, "pass", 1)  # the training had ended before: its checkpoint is the last one
+    assert (resumed.next()["metric"], resumed.folder.name) == (0.5, "0001")
+    resumed.end()
+
+
+def test_a_trial_that_is_ended_may_save_and_nothing_of_its_group_is_left(tmp_path: Path) -> None:
+    script = """
+def save(*_):
+    open("saved", "w").close()
+    sys.exit(0)
+child = os.fork()
+if child:
+    signal.signal(signal.SIGTERM, save)
+    print(json.dumps({"loss": 1.0, "child": child}), flush=True)
+else:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(60)
+"""
+    running = toy(tmp_path, script)
+    running.next()
+    group = running.pid
+    running.end()
+    assert (tmp_path / "saved").exists()
+    with pytest.raises(ProcessLookupError):
+        while True:  # the child is killed; init takes it
+            os.killpg(group, 0)
+
+
+def test_what_the_job_was_given_is_what_ray_deals_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sweep_cluster.own_gpus({"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}) == 2
+    assert sweep_cluster.own_gpus({}) == sweep_cluster.own_gpus({"CUDA_VISIBLE_DEVICES": ""}) == 0
+    told = {"RACKRATE_GANG_ENDPOINT": "[::1]:29500", "RACKRATE_GANG_NODES": "2", "RACKRATE_GANG_HOST": "0"}
+    assert sweep_cluster.gang(told) == (2, "::1", 29500, False) and sweep_cluster.gang({}) is None
+    nodes: list[dict[str, object]] = [{"Alive": True, "Labels": {"usd_per_hour": "1.5"}}, {"Alive": False, "Labels": {}}]
+    assert sweep_cluster.rates(nodes) == Decimal("1.5")
+    assert sweep_cluster.rates([*nodes, {"Alive": True, "Labels": {}}]) is None
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    token = sweep_cluster._token(tmp_path)
+    assert token.stat().st_mode & 0o777 == 0o600 and len(token.read_text()) == 64
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "ray-token").write_text("given")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "secrets"))
+    assert sweep_cluster._token(tmp_path).read_text() == "given"
+
+
+def test_without_ray_or_with_a_plan_that_is_none_there_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / sweep_plan.FILE
+    assert sweep.main([str(path)]) == 2 and "no such file" in capsys.readouterr().err
+    path.write_text('{"name": "x"}')
+    with pytest.raises(WrongSettings, match="is no sweep"):
+        sweep_plan.read(path)
+    path.write_text(json.dumps(RAW))
+    assert sweep_plan.read(path) == plan()
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
+    assert sweep.main([str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "has no Ray Tune (ray is missing)" in said and sys.executable in said
