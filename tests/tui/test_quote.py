@@ -198,7 +198,7 @@ def test_the_tightest_budget_of_the_project_says_what_is_left() -> None:
 
 def test_json_has_every_key_and_money_as_strings() -> None:
     found = record(quoted({"gpus": 1, "time_limit_seconds": 3600.0}))
-    assert found.keys() == {"usd_per_hour", "expected_usd", "expected_seconds", "expected_from", "limit_seconds", "most_usd",
+    assert found.keys() == {"usd_per_hour", "expected_usd", "expected_seconds", "expected_from", "calibration", "limit_seconds", "most_usd",
                             "measured", "budget", "alternatives"}  # fmt: skip
     for one in found["alternatives"]:
         assert isinstance(one["usd_per_hour"], str) and Decimal(one["usd_per_hour"]) > 0 and one["against"] is not None

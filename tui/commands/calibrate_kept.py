@@ -126,9 +126,9 @@ def _typed(context: Context, cloud: str | None, name: str) -> dict[str, str]:
 
     shapes = [shape for one in ([cloud] if cloud else CLOUDS) if (shape := context.catalog().instance(one, name)) is not None]
     if len(shapes) != 1:
-        where = f"{cloud} has" if cloud else "no cloud of the catalog has" if not shapes else "several clouds have"
+        where = f"{cloud} has no" if cloud else "several clouds have" if shapes else "no cloud of the catalog has"
         hint = "say which with --cloud" if shapes else "leave --type out for a machine of your own"
-        raise WrongUsage(f"--type {name}: {where} {'no ' * bool(cloud and not shapes)}such an instance type; {hint}.")
+        raise WrongUsage(f"--type {name}: {where} such {'an ' * (not cloud)}instance type; {hint}.")
     return {"cloud": shapes[0].cloud, "instance_type": shapes[0].instance_type}
 
 
