@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -109,6 +111,31 @@ def test_without_the_token_there_is_nothing_and_the_token_leaves_the_address(ser
     assert serving.ask("/static/js/textual.js", Cookie=cookie)[0] == 200
     assert serving.ask("/ws", Cookie=cookie, Origin="http://127.0.0.1:1")[0] == 403, "another site's page"
     assert serving.tabs() == []
+
+
+async def test_who_connects_and_says_nothing_is_sent_away_and_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = pytest.importorskip("tui.ui.serve", reason="textual-serve is not installed")
+    monkeypatch.setattr(serve, "STRANGER_SECONDS", 0.1)
+    tabs, listening = serve.Tabs(["true"], token="right", most=1), socket.create_server(("127.0.0.1", 0))
+    runner = await tabs.start(listening)
+    host, port = listening.getsockname()
+
+    async def say(text: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(text.encode())
+        return reader, writer
+
+    known = await say(f"GET /?fontsize=9 HTTP/1.1\r\nHost: {host}\r\nCookie: rackrate_{port}=right\r\n\r\n")
+    assert (await known[0].readline()).startswith(b"HTTP/1.1 200")
+    strangers = [await say("GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "), await say("")]
+    async with asyncio.timeout(20):
+        for reader, _ in strangers:
+            assert await reader.read() == b""
+    known[1].write(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nCookie: rackrate_{port}=right\r\n\r\n".encode())
+    assert b"HTTP/1.1 200" in await known[0].read(), "who showed the token keeps the connection"
+    for _, writer in (known, *strangers):
+        writer.close()
+    await runner.cleanup()
 
 
 def test_in_a_browser_the_fleet_is_shown_takes_keys_and_each_tab_is_a_process_that_ends_with_it(serving: Serving, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tui.commands.context import Context
 from tui.errors import Failed, WrongUsage
 from tui.exit_codes import ExitCode
 from tui.output import say
+from tui.terminal import allow_many_files
 
 DEMO_SEED = 7
 
@@ -38,6 +39,8 @@ def serve(context: Context, arguments: argparse.Namespace) -> int:
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(public)) if public else None
         read_only = arguments.read_only or served.config.read_only or not arguments.allow_changes
         tabs = Tabs(app_words(served, arguments, read_only), token=token, most=arguments.max_tabs, origin=origin)
+
+        allow_many_files()
 
         def ready() -> None:
             print(f"{public or url_of(listening)}/?token={token}", flush=True)

@@ -28,6 +28,8 @@ from tui.ui.serve_page import HEADERS, REFUSED, page
 
 END_SECONDS = 3.0
 """How long a tab's app may take to leave before it is killed."""
+STRANGER_SECONDS = 10.0
+"""How long a connection may take to show the token."""
 READY = b"__GANGLION__\n"
 STRANGE = ("TMUX", "TMUX_PANE", "STY", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "NO_COLOR", "COLUMNS", "LINES", "DISPLAY", "WAYLAND_DISPLAY")
 """What is true of the terminal that `serve` was started in, and not of a browser."""
@@ -111,6 +113,9 @@ class Tabs(Server):
         self._origin = origin
         self._cookie = "rackrate"
         self._open: set[Tab] = set()
+        self._known: set[Any] = set()
+        """Connections over which the token was shown."""
+        self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> web.AppRunner:
         """Serves on a socket that listens."""
@@ -118,7 +123,19 @@ class Tabs(Server):
         runner = web.AppRunner(await self._make_app(), access_log=None, handler_cancellation=True, shutdown_timeout=END_SECONDS)
         await runner.setup()
         await web.SockSite(runner, listening).start()
+        self._sweeping = asyncio.create_task(self._sweep(runner))
         return runner
+
+    async def _sweep(self, runner: web.AppRunner) -> None:
+        """Connections that show no token in time are closed: who opens many and says nothing would keep everybody else out."""
+        since: dict[Any, float] = {}
+        while runner.server is not None:
+            now, there = asyncio.get_running_loop().time(), runner.server.connections
+            since = {one: since.get(one, now) for one in there}
+            self._known.intersection_update(there)
+            for one in [one for one in there if one not in self._known and now - since[one] >= STRANGER_SECONDS]:
+                one.force_close()
+            await asyncio.sleep(STRANGER_SECONDS / 4)
 
     async def _make_app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -140,6 +157,7 @@ class Tabs(Server):
             return response
         if not self._is_token(request.cookies.get(self._cookie)):
             return web.Response(status=403, text=REFUSED, content_type="text/html", headers=HEADERS)
+        self._known.add(request.protocol)
         return await handler(request)
 
     def _is_token(self, given: str | None) -> bool:
@@ -190,6 +208,8 @@ class Tabs(Server):
             self._open.discard(tab)
 
     async def _end_tabs(self, app: web.Application) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         await asyncio.gather(*(self._end(tab) for tab in list(self._open)), return_exceptions=True)
 
 
