@@ -9,6 +9,7 @@ from tui import terminal
 from tui.ui import actions
 from tui.ui.action import LOOKS, Scope
 from tui.ui.lines import hung, width
+from tui.ui.panes.header import Shown, status_line
 from tui.ui.widgets.status import FilterBar
 
 GO_TO: dict[str, Scope] = {"j": "jobs", "a": "alerts", "E": "events", "c": "costs", "B": "budgets", "m": "market", "v": "advice", "question_mark": "help"}
@@ -83,3 +84,11 @@ def test_a_hung_line_loses_nothing_and_is_nowhere_too_wide(cells: int) -> None:
 def test_lc_all_c_asks_for_ascii_though_python_would_write_utf_8() -> None:
     assert not terminal.draws_unicode({"LC_ALL": "C"}) and not terminal.draws_unicode({"LC_ALL": "POSIX"})
     assert terminal.draws_unicode({"LC_ALL": "C", "PYTHONIOENCODING": "utf-8"}) == terminal.draws_unicode({})
+
+
+def test_a_long_note_has_the_whole_status_line() -> None:
+    shown = Shown(sums=((("12 nodes", "text"),),), hidden_columns=5)
+    said = "costs-2026-11-project.csv: the report cannot be written (no space left)."
+    assert "+5 hidden" in "".join(part for part, _ in status_line(shown, (("marked", "idle"),), 80))
+    line = status_line(shown, ((said, "lost"),), 80)
+    assert "".join(part for part, _ in line).strip() == said and width(line) <= 80

@@ -186,6 +186,7 @@ async def test_stepping_back_from_live_is_marked_live_goes_on_and_nothing_can_be
         await press(pilot, "comma", "comma", "comma")
         await there(app, pilot, lambda: app.travel is not None)
         assert "BEHIND LIVE Nov 30 14:05:3" in text(app).split("\n")[0], (text(app), vars(app.travel))
+        assert ", back" in text(app).split("\n")[-1], "the footer tells at once how to move in time"
         then = app.fleet["gpu-01"].gpus[0].utilization_ratio
         assert then is not None and then < 0.3
         assert app._parked is not None and app._parked["gpu-01"] is not app.fleet["gpu-01"]
@@ -199,6 +200,7 @@ async def test_stepping_back_from_live_is_marked_live_goes_on_and_nothing_can_be
         assert "is off: what is shown is behind live; L returns." in text(app)
         await press(pilot, "escape", "L")
         await there(app, pilot)
+        assert ", back" not in text(app).split("\n")[-1]
         assert "BEHIND" not in text(app) and app.fleet["gpu-01"].gpus[0].utilization_ratio == 0.3
         assert not actions.refuses(changing.call) and app.fleet.tap is not None
         await press(pilot, "at", *"-2m", "enter")

@@ -209,8 +209,8 @@ def status_line(shown: Shown, note: Line, cells: int, standing: Line = ()) -> Li
     """
     sums = _left(shown, cells)
     if note:
-        end = _right(shown, cells // 2)
         text, style = note[0]
+        end = _right(shown, max(0, min(cells // 2, cells - width(note) - 3)))
         return spread(((fitted(f" {text}", cells - width(end) - 2).rstrip(), style),), end, cells)
     if not standing:
         left = joined(sums, "  ", cells - 1)

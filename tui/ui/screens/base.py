@@ -157,6 +157,7 @@ class RackrateScreen(Screen[None]):
             status.display = rows >= STATUS_FROM_ROWS
         for footer in self.query(Footer):
             footer.display = rows >= FOOTER_FROM_ROWS
+            footer.show_keys()
 
     def action_jobs(self) -> None:
         """The jobs of the whole fleet."""

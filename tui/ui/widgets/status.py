@@ -73,6 +73,10 @@ class Footer(RaisedLines):
             self._rate = text
             self._draw(self.size.width)
 
+    def show_keys(self) -> None:
+        """Those in force now: another time that is shown has keys of its own."""
+        self._draw(self.size.width)
+
     def _draw(self, cells: int) -> None:
         if not self._rate or cells < RATE_FROM_CELLS:
             self.show([footer_line(self._scope, cells)])
