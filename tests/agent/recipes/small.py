@@ -1,9 +1,8 @@
 """A vision training that takes seconds on one core, in this process or in another one.
 
-    python -m tests.agent.recipes.small FOLDER die|ranks STEP
+    python -m tests.agent.recipes.small FOLDER die STEP
 
-`die`: kills itself with -9 after that step. `ranks`: as a rank of torchrun, keeps the first step's gradients in
-FOLDER/gradients.pt, and its second rank alone is told to stop after that step.
+`die`: kills itself with -9 after that step.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import torch
 from agent.recipes import vision_task
 from agent.recipes.data import Batch
 from agent.recipes.journal import Journal
-from agent.recipes.ranks import Ranks, ranks
+from agent.recipes.ranks import Ranks
 from agent.recipes.train import Trainer
 from agent.recipes.vision import Vision
 
@@ -94,17 +93,18 @@ def die(folder: Path, at: int) -> None:
     train(folder, Watched(lambda step: os.kill(os.getpid(), signal.SIGKILL) if step == at else None))
 
 
-def as_rank(folder: Path, at: int) -> None:
-    with ranks("cpu") as team:
-        stops = Watched(lambda step: os.kill(os.getpid(), signal.SIGTERM) if team.rank == 1 and step == at else None)
-        trainer = begun(folder / "checkpoints", stops, team)
-        found = gradients(trainer)
-        if team.first:
-            torch.save(found, folder / "gradients.pt")
-        trainer.run()
-        (folder / f"rank-{team.rank}").write_text(stops.out.getvalue())
+def as_rank(folder: Path, team: Ranks, at: int) -> None:
+    """Keeps the first step's gradients in FOLDER/gradients.pt; the second rank alone is told to stop after step `at`."""
+    stops = Watched(lambda step: os.kill(os.getpid(), signal.SIGTERM) if team.rank == 1 and step == at else None)
+    trainer = begun(folder / "checkpoints", stops, team)
+    found = gradients(trainer)
+    if team.first:
+        torch.save(found, folder / "gradients.pt")
+    trainer.run()
+    assert trainer.model is trainer.plain, "what exchanges gradients would outlive the ranks' group"
+    (folder / f"rank-{team.rank}").write_text(stops.out.getvalue())
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"die": die, "ranks": as_rank}[sys.argv[2]](Path(sys.argv[1]), int(sys.argv[3]))
+    {"die": die}[sys.argv[2]](Path(sys.argv[1]), int(sys.argv[3]))

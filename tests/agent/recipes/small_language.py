@@ -26,6 +26,7 @@ from agent.recipes.faults import RecipeFault
 from agent.recipes.language import Language
 from agent.recipes.ranks import Ranks, ranks
 from agent.recipes.train import Trainer
+from tests.agent.recipes import small
 from tests.agent.recipes.small import ALONE, Watched
 
 SETTINGS = Language(
@@ -33,6 +34,7 @@ SETTINGS = Language(
     samples=256, held_out=13, checkpoint_every=4, device="cpu", tensorboard="off", deterministic=True, clip=0.5,
 )  # fmt: skip
 STOP_AT = 6
+COPIES_STOP_AT = 8
 
 
 def begun(folder: Path, journal: Watched | None = None, team: Ranks = ALONE, **changes: Any) -> Trainer:
@@ -133,6 +135,12 @@ def _spoil(team: Ranks) -> Callable[[torch.Tensor], None]:
             weight.grad.to_local().fill_(float("inf"))
 
     return spoil
+
+
+def copies(folder: Path, team: Ranks) -> None:
+    """The vision recipe, which each rank has a copy of."""
+    (folder / "copies").mkdir(exist_ok=True)
+    small.as_rank(folder / "copies", team, COPIES_STOP_AT)
 
 
 def paces(folder: Path, team: Ranks) -> dict[str, float]:

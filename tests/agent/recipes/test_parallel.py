@@ -1,4 +1,4 @@
-"""Shards of blocks and parts of matrices on two and four ranks (torchrun, gloo) against one process that has the whole model."""
+"""Copies, shards of blocks and parts of matrices on two and four ranks (torchrun, gloo) against one process with the whole model."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from agent.recipes.language import KINDS  # noqa: E402
 from agent.recipes.memory import untried  # noqa: E402
 from agent.recipes.parallel import BOTH, DDP, FSDP, TENSOR, kind  # noqa: E402
 from agent.recipes.ranks import Ranks  # noqa: E402
+from tests.agent.recipes import small  # noqa: E402
 from tests.agent.recipes.small import ALONE, Watched  # noqa: E402
-from tests.agent.recipes.small_language import SETTINGS, STOP_AT, begun, stops, trained  # noqa: E402
+from tests.agent.recipes.small_language import COPIES_STOP_AT, SETTINGS, STOP_AT, begun, stops, trained  # noqa: E402
 from tests.support.cli import ROOT  # noqa: E402
 
 CLOSE = {"rel": 1e-4}
@@ -59,7 +60,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
     folder = tmp_path_factory.mktemp("two")
     trained(folder / "stopped-alone", stops(ALONE, 0))
     names = Two._fields[1:]
-    done = torchrun(2, folder, *names)
+    done = torchrun(2, folder, *names, "copies")
     assert done.returncode == 0, done.stderr
     return Two(folder, *(json.loads((folder / f"{name}.json").read_text()) for name in names))
 
@@ -104,6 +105,36 @@ def test_a_stop_told_to_one_rank_stops_all_after_the_same_step(two: Two, name: s
         "step": STOP_AT + 1, "steps": 12, "signal": "a signal to another rank"
     }  # fmt: skip
     assert max(curve(two.resumes[name])) == STOP_AT + 1
+
+
+# Copies (vision)
+
+
+def test_two_ranks_give_the_gradients_of_one_process_with_the_whole_batch(two: Two, tmp_path: Path) -> None:
+    together, alone = torch.load(two.folder / "copies" / "gradients.pt", weights_only=True), small.gradients(small.begun(tmp_path))
+    assert together.keys() == alone.keys()
+    for name, value in alone.items():
+        torch.testing.assert_close(together[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_a_stop_told_to_one_of_two_copies_stops_both_after_the_same_step(two: Two) -> None:
+    assert json.loads((two.folder / "copies" / "checkpoints" / STOPPED).read_text()) == {
+        "step": COPIES_STOP_AT + 1, "steps": 40, "signal": "a signal to another rank"
+    }  # fmt: skip
+    first, second = ((two.folder / "copies" / f"rank-{rank}").read_text().splitlines() for rank in (0, 1))
+    assert json.loads(first[-1])["event"] == "stopped"
+    assert json.loads(first[0])["ranks"] == 2 and len(second) == len(first), "the second rank's journal speaks in this test alone"
+
+
+def test_from_two_ranks_to_one_it_goes_on_as_if_there_had_always_been_one(two: Two, tmp_path: Path) -> None:
+    resumed, unbroken = Watched(), Watched()
+    one = small.train(two.folder / "copies" / "checkpoints", resumed, steps=40)
+    other = small.train(tmp_path, unbroken, steps=40)
+    assert min(resumed.losses) == COPIES_STOP_AT + 2
+    for step, loss in resumed.losses.items():
+        assert loss == pytest.approx(unbroken.losses[step], rel=0.05, abs=0.01)
+    for name, value in small.weights(other).items():
+        torch.testing.assert_close(small.weights(one)[name], value, rtol=0.02, atol=0.01)
 
 
 # Settings
