@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -15,7 +16,8 @@ import pytest
 from tests.support.cli import ROOT, rackrate_inside, write_config
 from tests.support.job_agent import JobAgent, wait_for
 
-pytest.importorskip("torch", reason="the extra `train` is not installed")
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("the extra `train` is not installed", allow_module_level=True)
 
 SMALL = (
     "--recipes", "recommender", "--set", "repeats=3", "--set", "seconds=0.01", "--set", "size=64", "--set", "memory_mb=2", "--set", "disk_mb=4",
@@ -34,23 +36,21 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobAgent]:
 
 @pytest.fixture(scope="module")
 def home(node: JobAgent, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the agent's Python first in the job's PATH, for it has torch."""
     folder = tmp_path_factory.mktemp("home")
     write_config(folder, f'[[nodes]]\nname = "box"\nurl = "{node.url}"\ntoken_file = "{node.state / "token"}"\n')
     return folder
 
 
-@pytest.fixture(scope="module")
-def python3(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """As --env wants it."""
-    folder = tmp_path_factory.mktemp("bin")
-    (folder / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+def python3(folder: Path, runs: str) -> str:
+    """As --env wants it: what `python3` is in the job."""
+    (folder / "python3").write_text(f"#!/bin/sh\nexec {runs}\n")
     (folder / "python3").chmod(0o755)
     return f"PATH={folder}:{os.environ['PATH']}"
 
 
-def test_a_calibration_is_a_job_whose_figures_are_kept_and_price_a_plan_and_a_quote(home: Path, node: JobAgent, python3: str) -> None:
-    done = rackrate_inside(home, "calibrate", "box", *SMALL, "--env", python3, "--json")
+def test_a_calibration_is_a_job_whose_figures_are_kept_and_price_a_plan_and_a_quote(home: Path, node: JobAgent, tmp_path: Path) -> None:
+    own = python3(tmp_path, f'{sys.executable} "$@"')
+    done = rackrate_inside(home, "calibrate", "box", *SMALL, "--env", own, "--json")
     assert done.code == 0, done.err
     [found] = done.json()["calibrations"]
     figures = {one["name"]: one for one in found["figures"]}
@@ -71,16 +71,21 @@ def test_a_calibration_is_a_job_whose_figures_are_kept_and_price_a_plan_and_a_qu
 
 
 def test_a_node_without_torch_says_so_and_nothing_is_kept(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    (tmp_path / "python3").chmod(0o755)
+    bare = python3(tmp_path, f'{sys.executable} -S "$@"')
     before = rackrate_inside(home, "calibrate", "list", "--json").out
-    done = rackrate_inside(home, "calibrate", "--env", f"PATH={tmp_path}:/usr/bin:/bin")
+    done = rackrate_inside(home, "calibrate", "--env", bare)
     assert done.code == 1 and "has no torch" in done.err and "install it there (`pip install torch`)" in done.err, done.err
     assert rackrate_inside(home, "calibrate", "list", "--json").out == before
 
 
-def test_ctrl_c_cancels_the_job(home: Path, node: JobAgent, python3: str) -> None:
-    endless = [*SMALL, "--set", "repeats=100000", "--env", python3]
+def test_compress_is_sent_with_the_price_of_the_node_that_it_runs_on(home: Path, node: JobAgent, tmp_path: Path) -> None:
+    done = rackrate_inside(home, "run", "--recipe", "compress", "--set", "checkpoint=/nowhere", "--env", python3(tmp_path, "true"), "--cpus", "1")
+    job = node.ended(done.out.strip())
+    assert job["command"][-1].startswith("--usd-per-hour=") and float(job["command"][-1].partition("=")[2]) > 0, job["command"]
+
+
+def test_ctrl_c_cancels_the_job(home: Path, node: JobAgent, tmp_path: Path) -> None:
+    endless = [*SMALL, "--env", python3(tmp_path, "sleep 1000")]
     process = subprocess.Popen(
         [sys.executable, "-m", "tui.cli", "calibrate", *endless], cwd=ROOT, env={**os.environ, "RACKRATE_HOME": str(home)}, stderr=subprocess.PIPE, text=True
     )
