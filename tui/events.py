@@ -140,11 +140,12 @@ class EventLog:
         if fleet.jobs_version == self._jobs_version:
             return
         self._jobs_version = fleet.jobs_version
+        known, self._jobs = self._jobs, {}
         for view in fleet.jobs():
             step = "running" if view.job.state in RUNNING else view.job.state
-            before = self._jobs.get(view.key)
+            before = known.get(view.key)
+            self._jobs[view.key] = (step, view.job.attempt)
             if before != (step, view.job.attempt):
-                self._jobs[view.key] = (step, view.job.attempt)
                 self._note_job(view, step, now, again=before is not None)
 
     def _note_job(self, view: JobView, step: str, now: float, *, again: bool) -> None:

@@ -6,8 +6,10 @@ it is closed.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from pricing.catalog import Catalog
 
 
+KEPT_LEDGERS = 3
+"""The newest, and those that a screen may still be reading: each is as large as the ledger of then."""
+
+
 class MoneyThen:
     """May be used from any thread; one call waits for the other."""
 
@@ -34,6 +40,7 @@ class MoneyThen:
         self._catalogs: dict[Path, Catalog] = {}
         self._ledger_ms: int | None = None
         self._ledger = self.folder
+        self._ledgers: deque[Path] = deque()
         self._closed = False
 
     @property
@@ -68,6 +75,9 @@ class MoneyThen:
         file, last = self._recording.file, self._ledger_ms
         if last is None or at_ms < last:
             self._ledger = Path(tempfile.mkdtemp(dir=self.folder))
+            self._ledgers.append(self._ledger)
+            while len(self._ledgers) > KEPT_LEDGERS:
+                shutil.rmtree(self._ledgers.popleft(), ignore_errors=True)
             put_ledger(file, at_ms, self._ledger / LEDGER)
         elif at_ms > last:
             bring_forward(file, self._ledger / LEDGER, last, at_ms)

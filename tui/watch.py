@@ -74,7 +74,7 @@ class Watcher:
         self._money_at = 0.0
         self._states: dict[str, str] = {}
         self._idle: dict[str, bool] = {}
-        self._alerts: dict[tuple[str, str], tuple[wire.Alert, float]] = {}
+        self._alerts: dict[str, dict[str, tuple[wire.Alert, float]]] = {}
         self._jobs: dict[str, str] = {}
         self._known_jobs: set[str] = set()
         self._jobs_version = -1
@@ -164,12 +164,15 @@ class Watcher:
             yield Said("idle", f"node {name} is in use again{f', by {who}' if who else ''}", facts)
 
     def _of_alerts(self, view: NodeView, now: float) -> Iterable[Said]:
+        if not view.alerts and view.name not in self._alerts:
+            return
+        here = self._alerts.setdefault(view.name, {})
         for key, alert in view.alerts.items():
-            known = (view.name, key) in self._alerts
+            known = key in here
             whole = priced(view, alert)
             if not known and not self._wanted_alerts(AlertLook(whole, view, view.utc(now)), now):
                 continue
-            self._alerts[view.name, key] = (alert, now)
+            here[key] = (alert, now)
             if not known:
                 cost = f"{fmt.usd(Decimal(whole.usd_per_hour))}/h" if whole.usd_per_hour else ""
                 about = ", ".join(filter(None, (fmt.clean(alert.reading or ""), cost)))
@@ -178,9 +181,9 @@ class Watcher:
                 yield Said("alert", text, _alert_facts(whole, active=True))
         if view.state(now) != "live":
             return
-        for (name, key), (alert, seen) in list(self._alerts.items()):
-            if name == view.name and key not in view.alerts and now - seen >= OVER_SECONDS:
-                del self._alerts[name, key]
+        for key, (alert, seen) in list(here.items()):
+            if key not in view.alerts and now - seen >= OVER_SECONDS:
+                del here[key]
                 text = f"alert {fmt.clean(alert.rule)} on {fmt.clean(view.name)} is over: {fmt.clean(alert.message)}"
                 yield Said("alert", text, _alert_facts(priced(view, alert), active=False))
 

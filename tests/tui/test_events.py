@@ -73,6 +73,21 @@ def test_jobs_are_told_by_their_own_times_and_once_whoever_tells_them() -> None:
     assert moments == sorted(moments, reverse=True)
 
 
+def test_jobs_that_no_node_tells_of_any_more_are_forgotten_and_not_told_again() -> None:
+    watched = Watched(job_fleet())
+    assert watched.log._jobs and len(watched.log) > 3
+    before = len(watched.log)
+    jobs = [view.job for view in watched.fleet.jobs()]
+    for name in {view.node.name for view in watched.fleet.jobs()}:
+        watched.fleet.apply(name, wire.NodeEvent(node=watched.fleet[name].info), watched.clock.at)
+        watched.fleet.apply(name, wire.SampleEvent(sample=watched.fleet[name].sample), watched.clock.at)
+    watched.look()
+    assert set(watched.log._jobs) == {view.key for view in watched.fleet.jobs()}
+    tell(watched.fleet, *jobs)
+    watched.look()
+    assert [event for event in watched.log if event.kind == "job"][: len(watched.log) - before] == []
+
+
 def test_what_an_agent_remembers_is_told_once() -> None:
     seen = Watched(small_fleet())
     over = alert("a100-half", key="k", rule="gpu_hot", since=AT - timedelta(minutes=40), ended_at=AT - timedelta(minutes=20))

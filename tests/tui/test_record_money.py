@@ -10,7 +10,7 @@ import pytest
 
 from pricing.ledger import Ledger
 from pricing.usage import Placed, Usage
-from tests.support.recording import START_MS
+from tests.support.recording import START_MS, Stage
 from tests.support.usage import Record, content, random_record, take_all
 from tui.catalogs import BOOK
 from tui.record_file import RecordFile
@@ -29,6 +29,7 @@ from tui.record_money import (
     put_ledger,
     unpack_page,
 )
+from tui.replay_money import MoneyThen
 
 AT = datetime.fromtimestamp(START_MS / 1000, UTC)
 
@@ -157,3 +158,14 @@ def test_what_shipped_with_another_version_is_used_instead_of_what_ships_now(tmp
     then = overlaid(tmp_path / BOOK)
     assert then is not Catalog.embedded()
     assert len(list(then.offers())) == len(list(Catalog.embedded().offers()))
+
+
+def test_stepping_back_leaves_no_heap_of_ledgers() -> None:
+    stage = Stage(None)
+    stage.connect("gpu-01")
+    stage.run(10)
+    money = MoneyThen(stage.recording())
+    newest = [money.go_to(START_MS + 9000 - step * 1000).ledger for step in range(8)]
+    assert newest[-1].is_file() and newest[-2].is_file() and len(list(money.folder.rglob(LEDGER))) == 3
+    money.close()
+    assert not money.folder.exists()

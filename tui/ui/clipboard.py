@@ -92,9 +92,13 @@ def write_private(text: str, folder: Path) -> Path:
     """The newest text that was too large, readable by the user alone; the one of before is replaced. OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=folder, prefix=".copied-")
-    with open(handle, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
-    os.replace(name, folder / FILE_NAME)
+    try:
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        os.replace(name, folder / FILE_NAME)
+    except OSError:
+        os.unlink(name)
+        raise
     return folder / FILE_NAME
 
 
