@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import statistics
@@ -127,6 +128,17 @@ def overflow(folder: Path, team: Ranks) -> dict[str, Any]:
     moved = any(not torch.equal(old, one.detach().to_local()) for old, one in zip(before, trainer.plain.parameters(), strict=True))
     trainer.saved.wait()
     return {"found": team.all([same, scale, moved])}
+
+
+def full(folder: Path, team: Ranks) -> dict[str, Any]:
+    """The second rank's disk is full: both say so, and nothing half written is left; with room it goes on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if team.rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    told = fault(lambda: trained(folder / "full", team=team, parallel="fsdp", checkpoint_every=1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    left = sorted(path.name for path in (folder / "full").iterdir())
+    return {"told": team.all(told), "left": left, "goes on": trained(folder / "full", team=team, parallel="fsdp", steps=2)["losses"]}
 
 
 def _spoil(team: Ranks) -> Callable[[torch.Tensor], None]:

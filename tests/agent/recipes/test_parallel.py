@@ -47,6 +47,7 @@ class Two(NamedTuple):
     resumes: Mapping[str, Any]
     sentences: Mapping[str, str]
     overflow: Mapping[str, Any]
+    full: Mapping[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +258,12 @@ def test_a_table_that_would_call_something_is_not_unpickled(shards: Path, tmp_pa
     assert found is not None and found.step == 8
     assert skipped[0].endswith(".metadata holds more than torch's table of tensors, or is of another torch")
     assert not (tmp_path / "evil").exists()
+
+
+def test_a_full_disk_on_one_rank_is_told_by_all_and_leaves_nothing_half_written(two: Two) -> None:
+    sentence = f"{two.folder / 'full'}: no checkpoint could be written (rank 1: [Errno 27] File too large)."
+    assert two.full["told"] == [sentence] * 2 and two.full["left"] == []
+    assert two.full["goes on"].keys() == {"1", "2"}
 
 
 def test_shards_of_another_model_are_refused(shards: Path) -> None:
