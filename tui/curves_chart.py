@@ -14,6 +14,7 @@ MARKS = "ox+*#@%&$="
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5
 _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _LABEL_GAP = 2
+_LARGEST = 1.7e308
 
 
 class Trace(NamedTuple):
@@ -21,6 +22,8 @@ class Trace(NamedTuple):
 
     steps: Sequence[int]
     values: Sequence[float | None]
+    mean: bool = False
+    """Of each column its mean is drawn: a speed, of which each step's noise says nothing."""
 
 
 class Cell(NamedTuple):
@@ -57,19 +60,20 @@ class Scale(NamedTuple):
             low = 0.0
         if high - low <= max(abs(high), abs(low)) * 1e-12:
             pad = abs(high) * 0.1 or 1.0
-            low, high = low - pad, high + pad
+            low, high = max(low - pad, -_LARGEST), min(high + pad, _LARGEST)
         return cls(low, high, log)
 
     def dot(self, value: float, dots: int) -> int:
         """The row of dots, from the top."""
         at = math.log10(value) if self.log else value
-        part = at / 2 - self.bottom / 2
-        return min(dots - 1, max(0, round((1 - part / (self.top / 2 - self.bottom / 2)) * (dots - 1))))
+        span = self.top / 2 - self.bottom / 2
+        part = (at / 2 - self.bottom / 2) / span if span else 0.5
+        return min(dots - 1, max(0, round((1 - part) * (dots - 1))))
 
     def value(self, row: int, rows: int) -> float:
         part = 1 - row / max(1, rows - 1)
         at = self.bottom * (1 - part) + self.top * part
-        return 10**at if self.log else at
+        return 10 ** min(at, 308.0) if self.log else at
 
 
 def figure(value: float | None) -> str:
@@ -120,7 +124,7 @@ def columns_of(trace: Trace, span: tuple[int, int], columns: int) -> list[list[f
         if before is not None and at > before[0] + 1:
             for between in range(before[0] + 1, at):
                 part = (between - before[0]) / (at - before[0])
-                found[between] = [before[1] * (1 - part) + value * part]
+                found[between] = [value if value == before[1] else before[1] * (1 - part) + value * part]
         kept = found[at]
         if kept is None:
             found[at] = [value]
@@ -139,7 +143,7 @@ def _line(trace: Trace, span: tuple[int, int], columns: int, rows: int, scale: S
         if values is None:
             before = None
             continue
-        found = [scale.dot(value, dots) for value in values]
+        found = [scale.dot(value, dots) for value in ([_mean(values)] if trace.mean else values)]
         reach = found if before is None else [*found, before]
         for dot in range(min(reach), max(reach) + 1):
             cell = dot // down, place // across
@@ -158,14 +162,17 @@ def _marked(traces: Sequence[Trace], span: tuple[int, int], columns: int, rows: 
     for which, trace in enumerate(traces):
         for column, values in enumerate(columns_of(trace, span, columns)):
             if values is not None:
-                middle = math.fsum(value / len(values) for value in values)
-                wanted.setdefault((scale.dot(middle, rows), column), []).append(which)
+                wanted.setdefault((scale.dot(_mean(values), rows), column), []).append(which)
     blank = Cell(" ")
     cells = [[blank] * columns for _ in range(rows)]
     for (row, column), those in wanted.items():
         which = those[column % len(those)]
         cells[row][column] = Cell(MARKS[which % len(MARKS)], which)
     return cells
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(value / len(values) for value in values)
 
 
 def _labels(scale: Scale, rows: int) -> list[str]:

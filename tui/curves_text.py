@@ -42,7 +42,7 @@ def money(value: Fraction | Decimal | None) -> str:
         return fmt.UNKNOWN
     amount = Fraction(value)
     places = 2
-    while 0 < abs(amount) * 10**places < 1000 and places < 8 and abs(amount) < 1:
+    while 0 < abs(amount) * 10**places < 1000 and places < 6 and abs(amount) < 1:
         places += 1
     return fmt.usd(amount, places)
 
@@ -53,7 +53,7 @@ def label(name: str) -> str:
 
 
 def trace_of(curve: wire.Curve) -> Trace:
-    return Trace(curve.steps, curve.values)
+    return Trace(curve.steps, curve.values, curve.name.endswith("_per_second"))
 
 
 def head_line(run: Run, state: bool = True) -> str:
@@ -88,7 +88,7 @@ def chart(curves: Sequence[wire.Curve], width: int, height: int, *, unicode: boo
 def money_rows(run: Run, seen: Outlook) -> list[tuple[str, str]]:
     """(name, words) of what it cost and will cost."""
     hour = f", {fmt.usd(seen.per_hour)} an hour" if seen.per_hour is not None else ""
-    rows = [("cost", f"{fmt.usd(seen.so_far)} so far{hour}" if seen.so_far is not None else _unpriced(run.job))]
+    rows = [("cost", f"{money(seen.so_far)} so far{hour}" if seen.so_far is not None else _unpriced(run.job))]
     if seen.epoch_seconds is not None:
         cost = f"{money(seen.per_epoch)}, " if seen.per_epoch is not None else ""
         rows.append(("an epoch", f"{cost}{span_text(seen.epoch_seconds)} at {_speed(seen)}"))
@@ -158,9 +158,9 @@ def compare_rows(runs: Sequence[Run], seen: Sequence[Outlook], at_loss: float | 
         ("lowest loss", [f"{figure(found.value)} at {found.step:,}" if (found := best(curve)) else fmt.UNKNOWN for curve in losses]),
         ("accuracy", [figure(accuracy_of(run.curves)) for run in runs]),
         ("samples/s", [figure(one.samples_per_second) for one in seen]),
-        ("$ so far", [fmt.usd(one.so_far) for one in seen]),
+        ("$ so far", [money(one.so_far) for one in seen]),
         ("$ per epoch", [money(one.per_epoch) for one in seen]),
-        ("$ in all", [fmt.usd(one.total) for one in seen]),
+        ("$ in all", [money(one.total) for one in seen]),
     ]
     if at_loss is not None:
         reach = [reached(run, at_loss, one.so_far) for run, one in zip(runs, seen, strict=True)]

@@ -58,7 +58,7 @@ class RecordedClient:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        why = NO_LOGS if "log" in name else NO_CHANGES if name not in ("usage", "alerts", "node", "sample", "stream") else "it was not recorded"
+        why = NO_LOGS if "log" in name or name == "curves" else NO_CHANGES if name not in ("usage", "alerts", "node", "sample", "stream") else "it was not recorded"
 
         async def refused(*_: object, **__: object) -> Any:
             raise Failed(f"{self._name}: {why}.")

@@ -32,7 +32,7 @@ READING_SECONDS = 120.0
 FONTS = "'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"
 PNG_SCALE = 1
 KEYS = {
-    "fleet": (), "node": ("enter",), "gpu": ("enter", "enter"), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"),
+    "fleet": (), "node": ("enter",), "gpu": ("enter", "enter"), "alerts": ("a",), "jobs": ("j",), "job": ("j", "enter"), "submit": ("j", "n"), "curves": ("j", "u"),
     "costs": ("c",), "budgets": ("B",), "events": ("E",), "market": ("m",), "advice": ("v",), "help": ("question_mark",),
 }  # fmt: skip
 

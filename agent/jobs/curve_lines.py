@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,7 +31,7 @@ class Told(NamedTuple):
     seconds: float | None
     values: dict[str, float]
     event: str | None = None
-    facts: dict[str, str] = {}
+    facts: Mapping[str, str] = MappingProxyType({})
 
 
 def parse_line(line: bytes) -> Told | None:
@@ -95,7 +97,7 @@ def _facts(found: dict[str, Any]) -> dict[str, str]:
     return facts
 
 
-def _text(value: str | int | float) -> str:
+def _text(value: str | float) -> str:
     try:
         return str(value)
     except ValueError:  # a whole number of thousands of digits

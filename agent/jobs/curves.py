@@ -133,11 +133,11 @@ class JobReading:
 
     def _take_event(self, told: Told) -> None:
         if told.event == "start":
-            self._start, self._end = told.facts, {}
+            self._start, self._end = dict(told.facts), {}
             self._back_to(told.step + 1)
             self._begun = told.step
         elif told.event == "end":
-            self._end = told.facts
+            self._end = dict(told.facts)
 
     def _back_to(self, step: int) -> None:
         """What was told of this step and after it is done again."""

@@ -74,7 +74,11 @@ def notice(**fields: Any) -> wire.Notice:
 
 def job_fleet() -> Fleet:
     """Three nodes: one with jobs of every kind, one idle spot node with a notice, one simulated."""
-    fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
+    return with_jobs(Fleet(StubCatalog()))  # type: ignore[arg-type]
+
+
+def with_jobs(fleet: Fleet) -> Fleet:
+    """The same fleet, with those nodes beside what it has."""
     put(fleet, "gpu-01", tuple(gpu(i, node="gpu-01", users=("ada",) if i < 6 else ("bob",)) for i in range(8)))
     put(fleet, "gpu-02", tuple(idle_gpu(i, node="gpu-02") for i in range(8)), purchase="spot")
     put(fleet, "sim-01", (gpu(0, node="sim-01"),), simulated=True)
@@ -107,6 +111,7 @@ class FakeNode:
         self.silent: set[str] = set()
         """Calls that nobody answers."""
         self.plan: dict[str, Any] = {}
+        self.curves: dict[str, wire.JobCurves] = {}
         self.grew = asyncio.Event()
 
     def client(self) -> FakeClient:
@@ -152,6 +157,10 @@ class FakeClient:
         if id not in self.node.known:
             raise AgentRefused(404, f"there is no job {id}", f"http://{self.node.name}/")
         return msgspec.structs.replace(self.node.known[id], log_bytes=len(self.node.log_bytes))
+
+    async def curves(self, id: str, *, points: int = 200, names: Iterable[str] = ()) -> wire.JobCurves:
+        self.node._asked("curves", id)
+        return self.node.curves.get(id) or wire.JobCurves(job=id, attempt=self.node.known[id].attempt, curves=(), ended=True)
 
     async def cancel(self, id: str, *, force: bool = False) -> wire.Job:
         self.node._asked("cancel", id, force)

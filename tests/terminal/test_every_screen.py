@@ -33,7 +33,7 @@ WAYS: dict[str, tuple[tuple[str, ...], str]] = {
     "advice": (("v",), "› advice"),
     "help": (("?",), "› help"),
 }
-"""Screen -> the keys that open it from the fleet, and what stands on it. A job and a card of advice need more than this fleet has."""
+"""Screen -> the keys that open it from the fleet, and what stands on it. A job, its curves and a card of advice need more than this fleet has."""
 LEFT_OUT = {"open", "narrow", "run_chosen", "quit", "interrupt", "export", "back", "go_back", "leave", "send"}
 """Actions that leave the screen or write a file."""
 NAMES = {
@@ -84,7 +84,7 @@ def back_to_the_fleet(terminal: Tmux) -> None:
 
 
 def test_every_screen_takes_its_keys_and_survives_10x3_and_back(agents: Agents) -> None:
-    assert {*WAYS, "fleet", "job", "card"} == set(actions.SCREENS), "a new screen is opened here too"
+    assert {*WAYS, "fleet", "job", "curves", "card"} == set(actions.SCREENS), "a new screen is opened here too"
     with Tmux(command(agents.config), 100, 30) as terminal:
         terminal.wait(f"{NODES} live")
         pressed: set[str] = set()

@@ -56,7 +56,7 @@ def test_what_changes_something_on_a_node_is_marked_so_and_nothing_else_is() -> 
     }  # fmt: skip
 
 
-SCREENS = [(), ("enter",), ("enter", "enter"), ("a",), ("j",), ("j", "enter"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("v",), ("v", "enter"), ("question_mark",), ("E",), ("B",)]
+SCREENS = [(), ("enter",), ("enter", "enter"), ("a",), ("j",), ("j", "enter"), ("j", "u"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("v",), ("v", "enter"), ("question_mark",), ("E",), ("B",)]
 
 
 @pytest.mark.parametrize("keys", SCREENS, ids=lambda keys: "-".join(keys) or "fleet")

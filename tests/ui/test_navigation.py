@@ -90,7 +90,7 @@ async def test_every_screen_opens_as_it_was_left() -> None:
 async def test_every_screen_is_reached_by_a_key_by_its_word_and_by_the_palette() -> None:
     """What is of one row (a price, a card) is reached from it by Enter, and so by the palette."""
     app, _ = make_app(job_fleet())
-    typed = {"node": "node gpu-01", "gpu": "gpu gpu-01 0", "job": f"job {ident(1)}"}
+    typed = {"node": "node gpu-01", "gpu": "gpu gpu-01 0", "job": f"job {ident(1)}", "curves": f"curves {ident(1)}"}
     async with running(app) as pilot:
         for scope in actions.SCREENS:
             if scope in PASSING and scope != "help":

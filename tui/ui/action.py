@@ -10,10 +10,10 @@ from typing import Literal
 import msgspec
 
 Scope = Literal[
-    "app", "fleet", "node", "gpu", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help"
+    "app", "fleet", "node", "gpu", "alerts", "events", "jobs", "job", "curves", "submit", "costs", "budgets", "market", "price", "advice", "card", "help"
 ]  # fmt: skip
 SCREENS: tuple[Scope, ...] = (
-    "fleet", "node", "gpu", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "price", "advice", "card", "help",
+    "fleet", "node", "gpu", "alerts", "events", "jobs", "job", "curves", "submit", "costs", "budgets", "market", "price", "advice", "card", "help",
 )  # fmt: skip
 
 
@@ -34,6 +34,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     """In the footer only where there is room left after all others."""
     changes: bool = False
     """It changes something on a node: it opens a dialog or a form first, where Enter alone does nothing."""
+    like: str = ""
+    """The action that is this one on other screens, with fewer keys here: what the configuration says of its keys holds here too."""
 
 
 EVERYWHERE: tuple[Scope, ...] = SCREENS

@@ -39,6 +39,7 @@ WORDS: tuple[Word, ...] = (
     Word("gpu", "One GPU of a node", "gpu", (), "gpu"),
     Word("jobs", "Jobs of the fleet", "query", (), "jobs", "jobs"),
     Word("job", "One job", "job", (), "job"),
+    Word("curves", "Curves of a job", "job", (), "curves"),
     Word("submit", "Submit a new job", "", ("run",), "submit", "submit"),
     Word("costs", "Costs of the month", "query", ("cost",), "costs", "costs"),
     Word("budgets", "Budgets", "query", ("budget",), "budgets", "budgets"),

@@ -74,6 +74,8 @@ class Commands(KeptFilters):
                 self._open_gpu(name, index)
             case "job", (ident, node):
                 self.open_job(node, ident)
+            case "curves", (ident, node):
+                self.open_curves([(node, ident)])
             case "theme", (name,):
                 self.theme = name
             case "forget", (name,):

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tui.fleet import Fleet
 
 
+MOST_CURVES = 10
+"""Over each other."""
+
+
 class JobActions(RackrateScreen):
     """A screen with jobs in its focus."""
 
@@ -70,6 +74,16 @@ class JobActions(RackrateScreen):
         view = self.job_here()
         if view is not None:
             self.rackrate.submit_again(view.node.name, view.job.id)
+
+    def action_curves(self) -> None:
+        """What their trainings told, over each other."""
+        views = [view for view in self.jobs_here() if not view.job.array_counts]
+        if not views:
+            self.note("An array has no curves of its own: mark its tasks." if self.jobs_here() else "There is no job here.", "dim")
+            return
+        if len(views) > MOST_CURVES:
+            self.note(f"The first {MOST_CURVES} of {len(views)} are shown.", "dim")
+        self.rackrate.open_curves([(view.node.name, view.job.id) for view in views[:MOST_CURVES]])
 
     def action_open_node(self) -> None:
         view = self.job_here()

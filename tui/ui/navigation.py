@@ -6,7 +6,7 @@ the stack is never deeper than `MOST_DEEP`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +147,8 @@ class Navigation(MoneyScreens):
                 self.open_node(name)
             case Place("job", (name, ident)):
                 self.open_job(name, ident)
+            case Place("curves", keys):
+                self.open_curves([(name, ident) for name, _, ident in (key.rpartition(" ") for key in keys)])
             case Place("gpu", (name, uuid)):
                 self.open_gpu(name, uuid)
             case Place("again", (name, ident)):
@@ -203,6 +205,14 @@ class Navigation(MoneyScreens):
 
         if name in self.fleet:
             self.go(Place("job", (name, ident)), lambda: JobScreen(name, ident))
+
+    def open_curves(self, keys: Sequence[tuple[str, str]]) -> None:
+        """Shows what trainings told: node and id of each."""
+        from tui.ui.screens.curves import CurvesScreen
+
+        known = [(name, ident) for name, ident in keys if name in self.fleet]
+        if known:
+            self.go(Place("curves", tuple(" ".join(key) for key in known)), lambda: CurvesScreen(known))
 
     def open_gpu(self, name: str, uuid: str) -> None:
         """Shows one GPU of a node."""
