@@ -6,6 +6,7 @@ Invariant: the log is read only while the screen is there, and never more of it 
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -16,6 +17,7 @@ from agent import wire
 from tui import format as fmt
 from tui.fleet_jobs import JobView
 from tui.job_log import LogBuffer
+from tui.sweep_follow import SweepFollower, is_sweep
 from tui.ui import actions
 from tui.ui.job_actions import JobActions
 from tui.ui.lines import Line, joined
@@ -23,6 +25,7 @@ from tui.ui.log_actions import LogActions
 from tui.ui.log_follow import LogFollower
 from tui.ui.log_search import LogSearch
 from tui.ui.panes.job import facts, title_line
+from tui.ui.panes.sweep import sweep_lines
 from tui.ui.widgets.lines_view import LinesView, RaisedLines
 from tui.ui.widgets.log_view import LogView
 from tui.ui.widgets.search_bar import SearchBar
@@ -66,6 +69,8 @@ class JobScreen(LogActions, JobActions):
         )  # fmt: skip
         self._search = LogSearch(self._buffer, self._ask, self._found_more)
         self._following: asyncio.Task[None] | None = None
+        self._sweep: SweepFollower | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._whole = False
         self._attempt = 0
         self._followed: int | None = None
@@ -90,6 +95,8 @@ class JobScreen(LogActions, JobActions):
     async def on_unmount(self) -> None:
         if self._following is not None:
             self._following.cancel()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         self._search.close()
 
     def job_here(self) -> JobView | None:
@@ -156,10 +163,26 @@ class JobScreen(LogActions, JobActions):
         self._attempt = max(self._attempt, view.job.attempt)
         width = pane.size.width or app.size.width
         title.show([title_line(view, app.clock(), app.size.width)])
-        pane.show(facts(view, app.clock(), app.time_text, max(20, width - 1)))
+        pane.show([*self._trials(view, max(20, width - 1)), *facts(view, app.clock(), app.time_text, max(20, width - 1))])
         self._fit_facts()
         self._show_log_title()
         self.query_one(StatusLine).show_line(self._standing(view))
+
+    def _trials(self, view: JobView, cells: int) -> list[Line]:
+        """Of a sweep: what its log tells of them, above all else."""
+        if not is_sweep(view.job):
+            return []
+        if self._sweep is None and self._client is not None:
+            self._sweep = SweepFollower(self._ask, self.redraw)
+            self._sweeping = self.rackrate.asking.start(self._sweep.run())
+        swept = self._sweep.swept if self._sweep else None
+        if swept is None:
+            return []
+        now, gang = self.rackrate.clock(), view.job.gang
+        parts = [view] if gang is None else [one for one in self.rackrate.fleet.jobs() if one.job.gang == gang]
+        costs = [one.cost(now) for one in parts]
+        known = None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
+        return [*sweep_lines(swept, known, cells), ()]
 
     def _standing(self, view: JobView) -> Line:
         if view.node.error:
