@@ -1,15 +1,16 @@
 """A simulated fleet of 12 nodes behind real agents on loopback, for `rackrate demo` and pictures.
 
-Invariant: it touches no configuration and no ledger of the user's, and leaves no process and no file behind.
+Invariant: it changes no configuration and touches no ledger of the user's, and leaves no process and no file behind.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from tui.commands.context import Context
 from tui.config import NodeConfig
@@ -69,8 +70,8 @@ def _configuration(home: Path, urls: list[str], token: Path) -> Path:
     return file
 
 
-def run_demo(*, seed: int, read_only: bool = False, max_kbps: float | None = None) -> int:
-    """The app on the fleet, or its report where there is no terminal."""
+def run_demo(*, seed: int, handling: Mapping[str, Any]) -> int:
+    """The app on the fleet, or its report where there is no terminal. `handling`: keys, theme, filters and limits of the app."""
     if has_terminal():
         say("starting a simulated fleet of 12 nodes ...")
     with simulated_fleet(seed=seed) as (context, nodes):
@@ -84,8 +85,7 @@ def run_demo(*, seed: int, read_only: bool = False, max_kbps: float | None = Non
             ledger_path=context.paths.ledger_path(context.config),
             data_dir=context.paths.config_file.parent,
             timezone=context.timezone_name(),
-            read_only=read_only,
-            max_kbps=max_kbps,
+            **handling,
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.cli import rackrate_here, write_config
 from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
+from tui.cli import main
 from tui.errors import ConfigurationError
 from tui.ui import actions
 from tui.ui.keymap import key_of, markdown, remapped, shown_key
@@ -179,3 +181,23 @@ def test_keys_prints_what_the_configuration_changed_and_refuses_a_conflict(
     assert done.code == 2 and done.out == "" and "`quit` (Quit) and `jobs`" in done.err
     write_config(tmp_path, "[keys]\nquit = 5\n")
     assert rackrate_here(capfdbinary, "keys").code == 2
+
+
+def test_an_action_that_is_the_same_on_other_screens_goes_with_its_keys() -> None:
+    found = {one.id: one.keys for one in remapped(actions.ACTIONS, {"costs": "$"}, "config.toml")}
+    assert found["costs"] == found["costs_from_jobs"] == ("dollar_sign",)
+    found = {one.id: one.keys for one in remapped(actions.ACTIONS, {"costs": "$", "costs_from_jobs": "C"}, "config.toml")}
+    assert found["costs"] == ("dollar_sign",) and found["costs_from_jobs"] == ("C",)
+    known = {one.id: one for one in actions.ACTIONS}
+    assert all(one.call.removeprefix("app.") == known[one.like].call.removeprefix("app.") for one in known.values() if one.like)
+
+
+def test_the_demo_goes_by_the_keys_and_the_theme_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
+    write_config(tmp_path, 'theme = "light"\n\n[keys]\nquit = "Q"\n')
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr("tui.terminal.has_terminal", lambda: True)
+    monkeypatch.setattr("tui.demo.run_demo", lambda *, seed, handling: given.append(handling) or 0)
+    assert main(["demo", "--read-only"]) == 0
+    keys = {one.id: one.keys for one in given[0]["registry"]}
+    assert keys["quit"] == ("Q",) and given[0]["theme"] == "light" and given[0]["read_only"]

@@ -30,9 +30,12 @@ def doctor(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 def demo(context: Context, arguments: argparse.Namespace) -> int:
     """The app on a simulated fleet; without a terminal: the fleet, its cost and the report of a day."""
+    from tui.commands.app import handling_of
     from tui.demo import run_demo
+    from tui.terminal import has_terminal
 
-    return run_demo(seed=arguments.seed, read_only=arguments.read_only, max_kbps=arguments.max_kbps)
+    handling = {**handling_of(context, arguments), "theme": context.config.theme} if has_terminal() else {}
+    return run_demo(seed=arguments.seed, handling=handling)
 
 
 def screenshot(context: Context, arguments: argparse.Namespace) -> ExitCode:

@@ -73,8 +73,17 @@ def remapped(actions: Sequence[Action], keys: Mapping[str, str | Sequence[str]],
         if ident in CANNOT:
             raise ConfigurationError(f"{where}: keys: `{ident}` stays as it is: {CANNOT[ident]}.")
     changed = tuple(_with_keys(one, keys[one.id], where) if one.id in keys else one for one in actions)
+    changed = tuple(_like(one, keys[one.like], changed, where) if one.like in keys and one.id not in keys else one for one in changed)
     _check(changed, keys, where)
     return changed
+
+
+def _like(action: Action, wanted: str | Sequence[str], others: Sequence[Action], where: str) -> Action:
+    """With those of the keys that are free on its screens."""
+    found = _with_keys(action, wanted, where)
+    taken = {key for one in others if one.id != action.id and set(one.scopes) & set(action.scopes) for key in one.keys}
+    keys = tuple(key for key in found.keys if key not in taken)
+    return msgspec.structs.replace(found, keys=keys, shown=shown_key(keys[0]) if keys else "")
 
 
 def _with_keys(action: Action, wanted: str | Sequence[str], where: str) -> Action:
