@@ -44,7 +44,7 @@ EPILOG = """examples:
 exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not reachable, 4 partly done
 """
 
-SCREENS = ("fleet", "node", "gpu", "alerts", "events", "jobs", "job", "submit", "costs", "budgets", "market", "advice", "help")
+SCREENS = ("fleet", "node", "gpu", "alerts", "events", "jobs", "job", "curves", "submit", "costs", "budgets", "market", "advice", "help")
 QUERY_HELP = "e.g. state:idle gpu:A100 user:me util<20 cost>5 !spot; `a or b`, parentheses, name:/regex/, @kept (see below)"
 QUERY_EPILOG = """queries, alike for nodes, gpus, jobs, alerts and prices (quote them: the shell has its own <, >, ! and parentheses):
   train                       a part of any usual text           "red hot"           with a blank in it
