@@ -116,6 +116,13 @@ class Estimate(NamedTuple):
     precision: str
     why: str
     calibration: Calibration | None
+    by: str = ""
+    """What it was scaled by."""
+
+    @property
+    def source(self) -> str:
+        """What it rests on, without what it was scaled by."""
+        return self.why.removesuffix(f" by {self.by}") if self.by else self.why
 
 
 def target_of(shape: InstanceType, count: int | None = None) -> Target | str:
@@ -191,10 +198,11 @@ def _from(
     nearness = (not same, base.ranks != max(1, target.count), bool(counted), was != precision, batch != work.batch_size, abs(log(rate)))
     how: How = "scaled" if any(nearness[:5]) else "measured"
     source = f"{base.hardware}, {base.measured_at:%Y-%m-%d}, {base.node or base.host}"
-    why = f"from {source} by {', '.join(changes)}" if changes else source
+    by = ", ".join(changes)
+    why = f"from {source} by {by}" if changes else source
     spread = figure.spread_ratio
     return (*nearness, -base.measured_at.timestamp()), Estimate(
-        how, scaled[0], scaled[1] * max(0.0, 1 - spread), scaled[2] * (1 + spread), precision, why, base
+        how, scaled[0], scaled[1] * max(0.0, 1 - spread), scaled[2] * (1 + spread), precision, why, base, by
     )
 
 

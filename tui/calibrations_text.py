@@ -22,10 +22,10 @@ CONDITIONS = ("batch_size", "precision", "ranks", "settings", "side", "bytes", "
 """Under which a figure was measured, so that one under others cannot be held against it."""
 
 
-def amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str, samples: str = " samples") -> str:
     """`612 TFLOPS`, `3.1 TB/s`, `1,362 samples/s`."""
     if unit == "samples_per_second":
-        return f"{value:,.0f} samples/s" if value >= 100 else f"{value:.3g} samples/s"
+        return f"{value:,.0f}{samples}/s" if value >= 100 else f"{value:.3g}{samples}/s"
     prefix, size = next(((one, size) for one, size in _PREFIXES if value >= size), ("", 1.0))
     return f"{value / size:.3g} {prefix}{'FLOPS' if unit == 'flops' else 'B/s'}"
 
@@ -100,13 +100,13 @@ def _conditions(one: Figure) -> dict[str, Any]:
 
 
 def compare_row(pair: Pair) -> tuple[str, ...]:
-    a, b = pair.one, pair.other
-    if a is None or b is None:
-        alone = "only in A" if a else "only in B"
-        return (fmt.clean(pair.name), *(amount(one.value, one.unit) if one else fmt.UNKNOWN for one in (a, b)), fmt.UNKNOWN, fmt.UNKNOWN, alone)
+    a, b = (amount(one.value, one.unit, "") if one else fmt.UNKNOWN for one in (pair.one, pair.other))
+    if pair.one is None or pair.other is None:
+        return (fmt.clean(pair.name), a, b, fmt.UNKNOWN, fmt.UNKNOWN, "only in A" if pair.one else "only in B")
     verdict = {True: "agree", False: "DIFFER", None: "other settings"}[pair.agrees]
     change = f"{(pair.change or 0.0) * 100:+.1f} %"
-    return (fmt.clean(pair.name), amount(a.value, a.unit), amount(b.value, b.unit), change, f"{spread(a.spread_ratio)} {spread(b.spread_ratio)}", verdict)
+    spreads = f"±{pair.one.spread_ratio * 100:.1f} ±{pair.other.spread_ratio * 100:.1f} %"
+    return (fmt.clean(pair.name), a, b, change, spreads, verdict)
 
 
 def verdict(found: Sequence[Pair]) -> str:

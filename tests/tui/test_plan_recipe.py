@@ -73,7 +73,8 @@ def test_the_table_names_what_each_row_rests_on(run: Run) -> None:
     assert mine.split()[3:9] == ["8", "A100", "measured", "8s", "7.8s-8.2s", f"${float(per_hour('p4d.24xlarge') * 8 / 3600):.4f}"]
     text = " ".join(done.out.split())
     assert "measured: p4d.24xlarge: 8 x NVIDIA A100-SXM4-40GB, 2026-11-30, gpu-07" in text
-    assert "scaled: g4dn.xlarge" in text and "0.208 x peak matrix products, the number of GPUs, 8 to 1" in text
+    assert "scaled from 8 x NVIDIA A100-SXM4-40GB, 2026-11-30, gpu-07: g4dn.xlarge," in text
+    assert "by 0.208 x peak matrix products, the number of GPUs, 8 to 1" in text
 
 
 def test_without_a_measurement_every_row_is_marked_peak_and_has_no_range(tmp_path: Path) -> None:

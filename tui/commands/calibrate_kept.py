@@ -7,6 +7,9 @@ two of one kind differ.
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,12 +37,22 @@ def list_(context: Context, arguments: argparse.Namespace) -> ExitCode:
     elif found:
         from tui.calibrations_text import LIST_TITLES, list_row
 
-        print_table(LIST_TITLES, [list_row(one) for one in found], ["left"] * len(LIST_TITLES))
+        _table(LIST_TITLES, [list_row(one) for one in found])
     elif arguments.word:
         raise WrongUsage(f"{arguments.word}: nothing was measured on a node, instance type or host of that name.")
     else:
         say(NOTHING)
     return ExitCode.DONE
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """On a terminal without the last columns where they have no room."""
+    count = len(titles)
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size((80, 24)).columns
+        widths = [max(map(len, column)) + 2 for column in zip(titles, *rows, strict=True)]
+        count = max(one for one in range(1, count + 1) if one == 1 or sum(widths[:one]) - 2 <= room)
+    print_table(titles[:count], [row[:count] for row in rows], ["left"] * count)
 
 
 def show_(context: Context, arguments: argparse.Namespace) -> ExitCode:
@@ -75,7 +88,7 @@ def compare_(context: Context, arguments: argparse.Namespace) -> ExitCode:
             print(f"{letter}  {each.id}, {calibrations.when(each)} UTC, {title(each)}")
         print()
         print_table(COMPARE_TITLES, [compare_row(pair) for pair in found], ("left", "right", "right", "right", "right", "left"))
-        print(f"\n{verdict(found)}.")
+        print("\n" + textwrap.fill(f"{verdict(found)}.", 80))
     return ExitCode.FAILED if differ else ExitCode.DONE
 
 
@@ -165,6 +178,6 @@ def _kept(context: Context, found: Sequence[Calibration], *, as_json: bool) -> E
         from tui.calibrations_text import LIST_TITLES, list_row
 
         if fresh:
-            print_table(LIST_TITLES, [list_row(one) for one in fresh], ["left"] * len(LIST_TITLES))
+            _table(LIST_TITLES, [list_row(one) for one in fresh])
         say(f"{len(fresh)} kept" + (f", {len(found) - len(fresh)} were here already" if len(fresh) < len(found) else ""))
     return ExitCode.DONE

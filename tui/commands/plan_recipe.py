@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 
 TITLES = ("TYPE", "WHERE", "GPUS", "SPEED", "TIME", "FROM-TO", "RUN", "FROM-TO", "EPOCH", "1M")
 ALIGN = ("left", "left", "left", "left", "right", "right", "right", "right", "right", "right")
-NARROW = (0, 1, 2, 3, 4, 6, 7, 9)
-"""Columns where there are 80 cells."""
+DROPPED = (5, 8, 9, 1, 7)
+"""Columns that a narrow terminal does without, the first of them first."""
 WIDE_CELLS = 110
+LEGEND = (
+    "FROM-TO: the spread of the measurement, and for `scaled` from the lower to the higher ratio of the GPUs' arithmetic and"
+    " memory; peak figures have no range, and small models reach far less of them. Start-up, staging and checkpoints are not"
+    " counted."
+)
 ONLY_RECIPE = ("set", "steps", "epochs", "samples", "epoch_samples", "deadline", "gpus", "buy", "cloud", "gpu")
 
 
@@ -54,10 +59,11 @@ def plan_recipe(context: Context, arguments: argparse.Namespace) -> ExitCode:
 
 def check(arguments: argparse.Namespace) -> None:
     """Options of a recipe without one. Raises `WrongUsage`."""
+    if arguments.recipe is not None and arguments.workload is None:
+        return
     for key in ONLY_RECIPE:
-        if arguments.recipe is None or arguments.workload is not None:
-            if getattr(arguments, key) not in (None, []):
-                raise WrongUsage(f"--{key.replace('_', '-')} goes with --recipe alone; a workload's file says it itself.")
+        if getattr(arguments, key) not in (None, []):
+            raise WrongUsage(f"--{key.replace('_', '-')} goes with --recipe alone; a workload's file says it itself.")
 
 
 def _asked(arguments: argparse.Namespace) -> Asked:
@@ -112,17 +118,27 @@ def _print(ask: Asked, found: Found, kept: Sequence[Calibration], arguments: arg
     from tui.plan_text import wrapped
 
     width = shutil.get_terminal_size((WIDE_CELLS, 24)).columns if sys.stdout.isatty() else WIDE_CELLS
-    columns = range(len(TITLES)) if width >= WIDE_CELLS else NARROW
     shown = found.rows if arguments.all else found.rows[: arguments.top]
     print(_head(ask))
     if not shown:
         return
     print()
-    titles = [TITLES[at] for at in columns]
-    print_table(titles, [[cells(ask, row)[at] for at in columns] for row in shown], [ALIGN[at] for at in columns])
+    table = [cells(ask, row) for row in shown]
+    columns = _columns(table, width if sys.stdout.isatty() else None)
+    print_table([TITLES[at] for at in columns], [[line[at] for at in columns] for line in table], [ALIGN[at] for at in columns])
     print()
     for line in wrapped([f"- {note}" for note in _notes(ask, found, shown, kept)], width):
         print(line)
+
+
+def _columns(table: Sequence[Sequence[str]], room: int | None) -> list[int]:
+    """Those that fit."""
+    widths = [max(map(len, column)) + 2 for column in zip(TITLES, *table, strict=True)]
+    kept = list(range(len(TITLES)))
+    for at in DROPPED:
+        if room is not None and sum(widths[one] for one in kept) - 2 > room:
+            kept.remove(at)
+    return kept
 
 
 def _head(ask: Asked) -> str:
@@ -166,16 +182,7 @@ def _million(ask: Asked, row: Row) -> Fraction | None:
 
 def _notes(ask: Asked, found: Found, shown: Sequence[Row], kept: Sequence[Calibration]) -> list[str]:
     what = "tokens" if ask.tokens_per_sample else "samples"
-    notes = [
-        f"1M: of a million {what}. FROM-TO: the spread of the measurement, and for `scaled` from the lower to the higher ratio of"
-        " the GPUs' arithmetic and memory; peak figures have no range, and small models reach far less of them. Start-up, staging and checkpoints are not counted."
-    ]
-    for how in ("measured", "scaled", "peak"):
-        of_it = [row for row in shown if row.estimate.how == how]
-        for why in dict.fromkeys(row.estimate.why for row in of_it):
-            names = [row.node or row.instance_type or "" for row in of_it if row.estimate.why == why]
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            notes.append(fmt.clean(f"{how}: {', '.join(names[:3])}{more}: {why}"))
+    notes = [f"1M: of a million {what}. {LEGEND}", *_sources(shown)]
     if not kept:
         notes.append("nothing was measured yet: `rackrate calibrate NODE` measures a node, and its speed then prices all that can be scaled from it")
     if len(found.rows) > len(shown):
@@ -184,6 +191,23 @@ def _notes(ask: Asked, found: Found, shown: Sequence[Row], kept: Sequence[Calibr
         most = "; ".join(f"{count} x {why}" for why, count in found.left_out.most_common(3))
         notes.append(fmt.clean(f"left out: {sum(found.left_out.values())} types ({most})"))
     return notes
+
+
+def _sources(shown: Sequence[Row]) -> Iterator[str]:
+    """What each row rests on: the rows of one source together."""
+    for how in ("measured", "scaled", "peak"):
+        of_it = [row for row in shown if row.estimate.how == how]
+        for source in dict.fromkeys(row.estimate.source for row in of_it):
+            by: dict[str, list[str]] = {}
+            for row in of_it:
+                if row.estimate.source == source:
+                    by.setdefault(row.estimate.by, []).append(row.node or row.instance_type or "")
+            told = "; ".join(_names(names) + (f" by {words}" if words else "") for words, names in by.items())
+            yield fmt.clean(f"{how} {source}: {told}" if how == "scaled" else f"{how}: {told}: {source}")
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _verdict(ask: Asked, wish: Wish, found: Found) -> ExitCode:
