@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 from pricing.calibration_work import BOUND, Settings, different, settled, size_of
 from pricing.hardware import Gpu, Wiring, gpu_of, gpus, wiring_of
 from pricing.instances import InstanceType, name_key
+from pricing.planner_memory import memory_of, misfit
 from pricing.planner_speed import OTHER_EFFICIENCY, TOKEN_EFFICIENCY, VECTOR_EFFICIENCY, How, exchange_of
-from pricing.planner_workload import Model, Workload
+from pricing.planner_workload import Assumed, Model, Sharding, Workload
 
 AUTO = "auto"
+RESERVE = Assumed().memory_reserve
 NO_GPU_WIRING = Wiring("pcie", "unknown", "tcp", None, False, "a node without a type: PCIe is counted")
 
 
@@ -154,10 +156,32 @@ def estimate(work: Work, target: Target, calibrations: Sequence[Calibration]) ->
             reasons.append(one)
         elif one is not None:
             found.append(one)
-    if found:
-        return min(found, key=lambda one: one[0])[1]
+    best = min(found, key=lambda one: one[0])[1] if found else None
+    if best is not None and best.how == "measured":
+        return best
+    if (reason := _misfit(work, target, precision)) is not None:
+        return reason
+    if best is not None:
+        return best
     by_peak = _by_peak(work, target, precision, calibrations)
     return by_peak or (reasons[0] if reasons else f"the recipe {work.recipe} was not measured on anything that it can be scaled from")
+
+
+def _misfit(work: Work, target: Target, precision: str) -> str | None:
+    """Why a language model does not fit, however few samples are computed at once; of others no memory is told."""
+    gpu, settings = target.gpu, settled(work.recipe, work.settings, {})
+    size = size_of(work.recipe, settings) if work.recipe == "language" else None
+    if gpu is None or size is None:
+        return None
+    model = Model(
+        Fraction(size.parameters), precision, tokens_per_sample=Fraction(settings["context"]), optimizer="adamw", layers=settings["layers"],
+        hidden=settings["width"], heads=settings["heads"], activation_checkpointing=True, sharding=_sharding(settings),
+    )  # fmt: skip
+    return misfit(memory_of(model, precision, target.count, gpu.memory_bytes, RESERVE), f"{gpu.model} of {gpu.memory_bytes / 1e9:,.0f} GB")
+
+
+def _sharding(settings: Settings) -> Sharding:
+    return "full" if settings.get("parallel", "ddp") != "ddp" else "none"
 
 
 def precision_on(asked: str, gpu: Gpu | None) -> str | None:
@@ -282,7 +306,7 @@ def _together(work: Work, settings: Settings, target: Target, ranks: int, each: 
 def _step(work: Work, settings: Settings, target: Target, each: float, precision: str, parameters: int) -> float:
     """Seconds."""
     assert target.gpu is not None
-    model = Model(Fraction(parameters), precision, sharding="full" if settings.get("parallel") in ("fsdp", "both") else "none")
+    model = Model(Fraction(parameters), precision, sharding=_sharding(settings))
     workload = Workload(work.recipe, model, Fraction(work.batch_size), Fraction(1), work.batch_size)
     compute = work.batch_size / target.count / each
     exchange = exchange_of(workload, target.gpu, target.wiring, 1, target.count, precision, compute, int(settings.get("accumulate") or 1))

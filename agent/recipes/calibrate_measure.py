@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from agent.recipes.calibrate import RECIPES, Calibrate
 from agent.recipes.data import generator
-from agent.recipes.faults import DataFault, WrongSettings
+from agent.recipes.faults import DataFault, RecipeFault, WrongSettings
 from agent.recipes.journal import Journal
 from agent.recipes.ranks import Ranks
 from agent.recipes.settings import Settings, read
@@ -53,8 +53,10 @@ class Silent(Journal):
         super().__init__(speaks=False)
         self.samples_per_second = 0.0
         """Since the step's line before."""
+        self.stopped = False
 
     def line(self, **values: object) -> None:
+        self.stopped = self.stopped or values.get("event") == "stopped"
         if "event" not in values:
             self.samples_per_second = float(str(values["samples_per_second"]))
 
@@ -262,6 +264,8 @@ def recipe_speed(name: str, settings: Calibrate, team: Ranks, changes: list[str]
         with tempfile.TemporaryDirectory(prefix="rackrate-calibrate-") as folder:
             trainer = Trainer(its, task, team, Path(folder), journal)
             trainer.run()
+        if journal.stopped:
+            raise RecipeFault("it was told to stop, and has measured nothing.")
         about["precision"] = trainer.precision
         about["parameters"] = sum(one.numel() for one in trainer.plain.parameters())
         return journal.samples_per_second

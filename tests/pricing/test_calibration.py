@@ -143,6 +143,14 @@ def test_what_cannot_be_compared_is_a_sentence(asked: Work, target: Target, sent
     assert str(estimate(asked, target, [calibration(measured(), measured("recommender", RECOMMENDER))])).startswith(sentence)
 
 
+def test_a_model_that_no_gpu_of_a_type_holds_is_left_out_with_why() -> None:
+    """48 layers of 4,096 are 9.7 billion parameters, 18 bytes each: 174 GB, or 22 GB on each of eight that share them."""
+    large = {**LANGUAGE, "layers": 48, "width": 4096, "heads": 32}
+    sentence = str(estimate(work(settings=large), on("A100", 8), [calibration(measured())]))
+    assert sentence.startswith("needs more than 174.") and sentence.endswith("the A100 of 80 GB has room for 72.0 GB")
+    assert told(work(settings={**large, "parallel": "fsdp"}), on("A100", 8)).how == "peak"
+
+
 def test_a_way_of_sharing_that_was_not_measured_is_taken_from_the_peak() -> None:
     assert told(work(settings={**LANGUAGE, "parallel": "fsdp"}), on("A100"), calibration(measured())).how == "peak"
 

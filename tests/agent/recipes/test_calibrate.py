@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,9 @@ from agent.recipes import calibrate_measure  # noqa: E402
 from agent.recipes.calibrate import Calibrate  # noqa: E402
 from agent.recipes.calibrate_measure import Measurement  # noqa: E402
 from agent.recipes.calibrate_run import figure, rounds, run  # noqa: E402
-from agent.recipes.faults import DataFault, WrongSettings  # noqa: E402
+from agent.recipes.faults import DataFault, RecipeFault, WrongSettings  # noqa: E402
 from agent.recipes.settings import to_toml  # noqa: E402
+from agent.recipes.train import Trainer  # noqa: E402
 from tests.agent.recipes.small import ALONE, Watched  # noqa: E402
 
 FILE = Path(__file__).parents[3] / "agent" / "recipes" / "calibrate.toml"
@@ -124,6 +126,13 @@ def test_the_disk_is_read_from_its_start_to_its_end(tmp_path: Path) -> None:
     finally:
         calibrate_measure.os.readv = plain
     assert sum(read) == 3 * calibrate_measure.PIECE_BYTES and seconds > 0
+
+
+def test_a_stop_in_the_middle_of_a_recipe_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Trainer.train
+    monkeypatch.setattr(Trainer, "train", lambda self, batch: os.kill(os.getpid(), signal.SIGTERM) or plain(self, batch))
+    with pytest.raises(RecipeFault, match="it was told to stop, and has measured nothing."):
+        calibrate_measure.recipe_speed("recommender", SMALL, ALONE, []).once()
 
 
 @pytest.mark.parametrize(
