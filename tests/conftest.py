@@ -19,6 +19,8 @@ settings.register_profile("repeatable", derandomize=True, max_examples=60)
 settings.load_profile("default" if os.environ.get("RACKRATE_EXPLORE") else "repeatable")
 
 SLOW = (
+    "end_to_end/test_sweep.py",
+    "agent/recipes/test_sweep_ray.py",
     "end_to_end/test_job_kills.py",
     "end_to_end/test_training.py",
     "end_to_end/test_kill.py",
@@ -26,6 +28,7 @@ SLOW = (
     "end_to_end/",
     "ui/test_actions.py",
     "ui/test_app.py",
+    "ui/test_snapshots.py",
     "agent/test_simulate.py",
     "agent/test_daemon.py",
     "agent/test_schema.py",
@@ -36,6 +39,7 @@ SPREAD = (
     "end_to_end/test_spot_run.py",
     "ui/test_actions.py",
     "ui/test_app.py",
+    "ui/test_snapshots.py",
     "agent/test_simulate.py",
     "agent/test_daemon.py",
     "tui/test_watch.py",

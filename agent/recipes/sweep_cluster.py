@@ -71,6 +71,7 @@ def prepare(plan: Plan, work: Path, checkpoints: Path, gpus: int) -> int:
         "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(_token(checkpoints)), "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0",
         "RAY_memory_monitor_refresh_ms": "0", "RAY_AIR_NEW_OUTPUT": "0", "RAY_DEDUP_LOGS": "0",
+        "RAY_kill_child_processes_on_worker_exit": "false",  # a trial whose actor is gone is told so by the kernel, and saves
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1", "TUNE_GLOBAL_CHECKPOINT_S": "5",
         "RACKRATE_SWEEP_WORK": str(work), "RACKRATE_SWEEP_CPUS": str(cpus), "RACKRATE_SWEEP_GPUS": str(gpus),
         "RACKRATE_CHECKPOINT_DIR": str(checkpoints),

@@ -25,6 +25,7 @@ from agent.recipes.sweep_plan import Plan, filled
 SAVE_SECONDS = 8.0
 """From the soft signal to the kill."""
 LAST = "last.json"
+PID = "pid"
 WORDS = "stderr.txt"
 _HIDDEN = ("RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "RAY_ADDRESS")
 _SET_PDEATHSIG = 1
@@ -38,6 +39,7 @@ class Running:
         self._plan, self.number = plan, number
         self.folder = checkpoints / "trials" / f"{number:04}"
         self.folder.mkdir(parents=True, exist_ok=True)
+        _end_earlier(self.folder / PID)
         self._last = self._kept()
         self._news: dict[str, Any] | None = None
         self._lines = 0
@@ -45,6 +47,7 @@ class Running:
         self._closed = False
         self._began = time.monotonic()
         self._process = self._started(filled(plan.command, {"python": sys.executable, **values}), work)
+        (self.folder / PID).write_text(str(self._process.pid))
         self._reader = threading.Thread(target=self._read, name=f"trial-{number}", daemon=True)
         self._reader.start()
 
@@ -149,6 +152,14 @@ class Running:
             return kept if isinstance(kept, dict) and "metric" in kept else None
         except (OSError, ValueError):
             return None
+
+
+def _end_earlier(path: Path) -> None:
+    """A run of the same trial whose actor was lost and that does not end: two would write the same checkpoints."""
+    with contextlib.suppress(OSError, ValueError):
+        group = int(path.read_text())
+        if str(path.parent).encode() in Path(f"/proc/{group}/environ").read_bytes():
+            os.killpg(group, signal.SIGKILL)
 
 
 def _stop_with_parent() -> None:

@@ -124,7 +124,7 @@ class Sweep:
             event="sweep", name=self._plan.name, metric=self._plan.metric, mode=self._plan.mode, trials=self._plan.trials,
             search=self._plan.search, scheduler=self._plan.scheduler, nodes=self._nodes, gpus=total.get("GPU", 0.0),
             cpus=total.get("CPU", 0.0), usd_per_hour=None if rate is None else str(rate), budget=self._plan.budget,
-            resumed=resumed,
+            resumed=resumed, ray=self._address,
         )  # fmt: skip
         if resumed:
             for one in tuner.get_results():

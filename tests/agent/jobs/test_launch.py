@@ -17,7 +17,7 @@ from agent.jobs.actor import Actor
 from agent.jobs.launch import Part, Places
 from agent.jobs.signals import signal_name, signal_number
 from agent.jobs.users import RunAs
-from agent.wire import JobSpec
+from agent.wire import Gang, JobSpec
 
 ANN = RunAs(name="ann", uid=1000, gid=1000, groups=(1000, 44), home="/home/ann", shell="/bin/bash", switch=True)
 PLACES = Places(
@@ -135,3 +135,15 @@ def test_a_user_that_nobody_knows_is_refused() -> None:
         users.look_up("no-such-user")
     with pytest.raises(JobRefused):
         users.look_up("a\0b")
+
+
+def test_a_part_of_a_run_over_nodes_is_told_its_price_and_where_the_others_are() -> None:
+    part = Part(job="0123456789ab", number=1, usd_per_hour=Decimal("1.50"))
+    gang = Gang(id="run-1", nodes=2, least_nodes=2, endpoint="10.0.0.5:29400", host_here=True, processes_per_node=0)
+    job = made(part, gang=gang)
+    told = {name: value for name, value in job["environment"].items() if "GANG" in name or "USD" in name}
+    assert told == {
+        "RACKRATE_USD_PER_HOUR": "1.50", "RACKRATE_GANG": "run-1", "RACKRATE_GANG_NODES": "2",
+        "RACKRATE_GANG_ENDPOINT": "10.0.0.5:29400", "RACKRATE_GANG_HOST": "1",
+    }  # fmt: skip
+    assert job["argv"] == ["python", "t.py"]

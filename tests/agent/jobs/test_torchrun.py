@@ -114,3 +114,12 @@ def test_torch_knows_the_options_and_the_variables_that_are_used_here() -> None:
     assert 'f"PET_{dest.upper()}"' in (folder / "argparse_util.py").read_text()
     assert "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" in (folder / "launcher/api.py").read_text()
     assert "TORCHELASTIC_SIGNALS_TO_HANDLE" in (folder / "elastic/multiprocessing/api.py").read_text()
+
+
+def test_a_run_over_nodes_without_torch_stays_as_it_is() -> None:
+    plain = Gang(id="run-1", nodes=2, least_nodes=2, processes_per_node=0)
+    command = ("python3", "-m", "agent.recipes.sweep", "sweep.json")
+    assert torchrun.gang_argv(command, plain) == command
+    assert torchrun.gang_faults(command, shell=False, gang=plain) == []
+    assert torchrun.gang_faults(command, shell=False, gang=Gang(id="r", nodes=1, least_nodes=1, processes_per_node=0))
+    assert torchrun.processes_here(command, shell=False, gpus=2, gang=plain) == 1

@@ -148,3 +148,14 @@ def test_without_ray_or_with_a_plan_that_is_none_there_is_one_sentence(
     assert sweep.main([str(path)]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "has no Ray Tune (ray is missing)" in said and sys.executable in said
+
+
+def test_a_run_whose_actor_was_lost_is_ended_before_the_trial_runs_again(tmp_path: Path) -> None:
+    script = 'signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(json.dumps({"loss": 1.0}), flush=True)\ntime.sleep(60)'
+    stubborn = toy(tmp_path, script)
+    stubborn.next()
+    again = toy(tmp_path, 'print(json.dumps({"loss": 2.0}), flush=True)')
+    assert stubborn.next()["failed"].startswith("signal 9")
+    assert again.next()["metric"] == 2.0
+    again.end()
+    stubborn.end()

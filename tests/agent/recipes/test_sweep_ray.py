@@ -1,0 +1,162 @@
+"""The driver of a sweep with a real Ray on this machine: early stops, a lost and a failing trial, a soft stop, and going on.
+
+Invariant: when the driver has ended, so has every process that it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.recipes.test_sweep import RAW
+from tests.support.job_agent import wait_for
+from tests.support.one_ray import one_ray
+
+pytest.importorskip("ray", reason="the extra `sweep` is not installed")
+
+ROOT = Path(__file__).parents[3]
+SLOW = 240.0
+TOY = """
+import json, os, signal, sys, time
+rate, number = float(sys.argv[1]), os.environ["RACKRATE_TRIAL"]
+if number == "2":
+    sys.exit("no data for 2")
+if number == "3" and not os.path.exists("lost"):
+    open("lost", "w").close()
+    os.kill(os.getppid(), signal.SIGKILL)  # as if its node were gone
+    time.sleep(60)
+if os.path.exists("slow"):
+    signal.signal(signal.SIGTERM, lambda *_: (open(f"saved-{number}", "w").close(), sys.exit(0)))
+for step in range(1, 9):
+    print(json.dumps({"step": step, "loss": (rate - 0.3) ** 2 + 1 / step}), flush=True)
+    time.sleep(0.03 if step < 3 or not os.path.exists("slow") else 60)
+"""
+WITHOUT_TOKEN = """
+import os, sys
+import ray
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+    print("in")
+except Exception as error:
+    print(type(error).__name__, error)
+os._exit(0)
+"""
+
+
+def first_words(address: str, environment: dict[str, str]) -> str:
+    """What Ray says first to a client with a token of its own; it would try again for long."""
+    words = {**environment, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    with subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_TOKEN, address], env=words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as client:
+        assert client.stdout is not None
+        said = client.stdout.readline()
+        client.kill()
+    return said
+
+
+class Driver:
+    """A sweep's folder, and the driver in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.out = folder, folder / "out.txt"
+        (folder / "toy.py").write_text(TOY)
+        raw = {**RAW, "search": "optuna", "space": {"rate": {"uniform": [0.0, 1.0]}}}
+        (folder / "sweep.json").write_text(json.dumps(raw))
+        self.environment = {
+            **os.environ, "PYTHONPATH": str(ROOT), "RACKRATE_CHECKPOINT_DIR": str(folder / "ck"), "RACKRATE_USD_PER_HOUR": "3.6",
+            "CUDA_VISIBLE_DEVICES": "", "RACKRATE_TEST_SWEEP": str(folder),
+        }  # fmt: skip
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.out.open("wb") as out, (self.folder / "err.txt").open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "agent.recipes.sweep", "sweep.json"], cwd=self.folder, env=self.environment, stdout=out,
+                stderr=err,
+            )  # fmt: skip
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.read_text().splitlines()]
+
+    def trials(self, *states: str) -> list[dict[str, Any]]:
+        return [one for one in self.lines() if one["event"] == "trial" and one["state"] in states]
+
+    def words(self) -> str:
+        return self.out.read_text() + (self.folder / "err.txt").read_text()[-3000:]
+
+    def ended(self) -> int:
+        assert self.process is not None
+        return self.process.wait(SLOW)
+
+    def left(self) -> list[int]:
+        """Processes that have the sweep's folder in their environment."""
+        marker = f"RACKRATE_TEST_SWEEP={self.folder}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    found += [int(entry.name)] if marker in (entry / "environ").read_bytes() else []
+                except OSError:
+                    continue
+        return found
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    with one_ray():
+        made = Driver(tmp_path)
+        try:
+            yield made
+        finally:
+            for pid in made.left():
+                os.kill(pid, signal.SIGKILL)
+            if made.process is not None:
+                made.process.wait(30)
+
+
+def test_a_sweep_stops_softly_and_goes_on_to_its_best_trial(driver: Driver) -> None:
+    driver.start()
+    wait_for(lambda: any(one["trial"] >= 5 for one in driver.trials("reported")), SLOW, driver.words)
+    (driver.folder / "slow").touch()  # those that start now run until they are stopped
+    address = driver.lines()[0]["ray"]
+    assert "InvalidAuthToken" in first_words(address, driver.environment)
+    wait_for(lambda: len(driver.trials("started")) >= 7, SLOW, driver.words)
+    time.sleep(0.5)
+    assert driver.process is not None
+    driver.process.send_signal(signal.SIGTERM)
+    assert driver.ended() == 0, driver.words()
+    assert driver.left() == []
+    before, first = driver.trials("ended", "stopped early"), driver.lines()
+    assert first[-1]["event"] == "swept" and first[-1]["stopped"] == "a soft stop"
+    (failed,) = driver.trials("failed")
+    assert (failed["trial"], failed["why"]) == (2, "exit 1: no data for 2")
+    (lost,) = driver.trials("lost")
+    assert lost["trial"] == 3 and [one["trial"] for one in driver.trials("started")].count(3) == 2
+    stopped = driver.trials("stopped")
+    assert stopped and all((driver.folder / f"saved-{one['trial']}").exists() for one in stopped), driver.words()
+
+    (driver.folder / "slow").unlink()
+    driver.start()
+    assert driver.ended() == 0, driver.words()
+    assert driver.left() == []
+    kept = [one["trial"] for one in driver.lines() if one.get("kept")]
+    started = [one["trial"] for one in driver.trials("started")]
+    assert sorted(kept) == sorted({one["trial"] for one in before} | {2}), driver.words()
+    assert {one["trial"] for one in stopped} <= set(started) and not set(started) & set(kept)
+    ends = driver.trials("ended", "stopped early", "failed")
+    assert sorted(one["trial"] for one in ends) == list(range(1, 13)), driver.words()
+    assert any(one["state"] == "stopped early" for one in ends)
+    head, *_, best, end = driver.lines()
+    assert head["resumed"] and end["stopped"] is None and end["trials"] == 12 and float(end["spent"]) > float(first[-1]["spent"])
+    known = [one for one in ends if "metric" in one]
+    assert best["metric"] == min(one["metric"] for one in known) and best["command"].startswith("python3 toy.py 0.")
