@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from tests.support.fleets import Clock, small_fleet
 from tui.fleet import Fleet
@@ -36,8 +37,14 @@ async def running(app: RackrateApp, size: tuple[int, int] = (80, 24)) -> AsyncIt
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
+    """One after the other; text that goes into a field at once, for each wait looks at every widget of a screen."""
+    rest = list(keys)
+    while rest:
+        count = 1
+        if isinstance(pilot.app.focused, Input):
+            count = max(1, next((place for place, key in enumerate(rest) if len(key) > 1), len(rest)))
+        await pilot.press(*rest[:count])
+        del rest[:count]
     await pilot.pause()
 
 

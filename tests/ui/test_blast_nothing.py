@@ -18,6 +18,7 @@ from tests.support.acting import (
     shown,
     until,
 )
+from tests.support.examples import EXPLORE
 from tests.support.fleets import NOW
 from tests.support.screens import make_app, press, running, text
 from tui.ui import actions
@@ -54,15 +55,19 @@ PLACES = {
     "help": ("question_mark",),
 }  # fmt: skip
 TEXTS = (
-    "dy\n", "x\nyes\n", "1111\n", "x\t\n", "x\t\t\n\n", "kTERM\n\n", "kterm\n\t\n", "d\n\n", "dnew fan\n\t\n", "p2h\n\n", "p\n\t\n",
-    "i0 50%\n\n", ":stop\n\n\n", ":drain\n\n\n", "Vx12\n\t\n", " x\n", "  d\n\n", "x12\n", "12\n", "n\nls\n\n", "e\n\n", "z\n", "excellent\n",
+    "dy\n", "x\nyes\n", "1111\n", "x\t\n", "x\t\t\n\n", "kTERM\n\n", "kterm\n\t\n", "dnew fan\n\t\n", "p\n\t\n",
+    "i0 50%\n\n", ":stop\n\n\n", ":drain\n\n\n", "Vx12\n\t\n", " x\n", "  d\n\n", "x12\n", "n\nls\n\n", "e\n\n", "z\n",
 )  # fmt: skip
+
+
+SIGNS = 60 if EXPLORE else 14
+"""Of a text that is made up: each opens a screen or two, which is what it costs."""
 
 
 def _text(seed: int) -> str:
     """Of the keys that do something above all, and of what closes and answers dialogs."""
     signs = "xkdpinyezja :/\n\n\n\t 12yes" + "qwertzuiopasdfghjklyxbnQWERTZUIOP0123456789!?.,;-_'"
-    return "".join(random.Random(seed).choices(signs, k=30))
+    return "".join(random.Random(seed).choices(signs, k=SIGNS))
 
 
 PASTES = [("jobs" if text[0] in "xk1 en" else "fleet", text) for text in TEXTS]
@@ -111,7 +116,7 @@ WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "mps_share": (("enter",), (*"50%", "enter", "right", "enter")),
 }
 """Action -> how to get to it, and what confirms it."""
-FORMS = {"submit", "resubmit", "send"}
+FORMS = {"submit", "submit_here", "resubmit", "send"}
 """They open the form of a job, or send it: `test_submit_screen`."""
 CALLS = {"cancel": "cancel", "signal": "signal", "drain": "drain", "pause_alerts": "pause_alerts", "mps_share": "mps_set"}
 
