@@ -7,11 +7,13 @@ depends on it is None. No clock of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
+
+import msgspec
 
 from agent import wire
 
@@ -35,6 +37,24 @@ class Run(NamedTuple):
     @property
     def key(self) -> str:
         return f"{self.node} {self.job.id}"
+
+
+def together(parts: Sequence[Run]) -> Run:
+    """A run over several nodes as one: the curves of the part that tells them, the price and the cost of all."""
+    if len(parts) == 1:
+        return parts[0]
+    teller = max(parts, key=lambda run: len(run.curves.curves))
+    jobs = [run.job for run in parts]
+    job = msgspec.structs.replace(
+        teller.job, usd_per_hour=_all(one.usd_per_hour for one in jobs), cost=_all(one.cost for one in jobs), attempts=()
+    )
+    return Run(teller.node, job, teller.curves)
+
+
+def _all(values: Iterable[Decimal | None]) -> Decimal | None:
+    """The sum; None where one is not known."""
+    known = list(values)
+    return None if None in known else sum((value for value in known if value is not None), Decimal(0))
 
 
 class Outlook(NamedTuple):
@@ -258,8 +278,14 @@ def _options(command: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def differing(runs: Sequence[Run]) -> list[tuple[str, list[str | None]]]:
-    """Settings that are not the same in all runs, with the value of each."""
+    """Settings that are not the same in all runs, with the value of each. A run that told nothing differs in nothing it tells."""
     each = [settings_of(run) for run in runs]
     names = list(dict.fromkeys(name for one in each for name in one))
-    rows = [(name, [one.get(name) for one in each]) for name in names]
-    return [(name, values) for name, values in rows if len(set(values)) > 1]
+    told = {name for run in runs for name in run.curves.start} - {name for run in runs for name in _options(run.job.command)[0]}
+    found = []
+    for name in names:
+        values = [one.get(name) for one in each]
+        those = [value for value, run in zip(values, runs, strict=True) if run.curves.start or name not in told]
+        if len(set(those)) > 1:
+            found.append((name, values))
+    return found

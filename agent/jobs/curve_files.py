@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +43,7 @@ class EventFiles:
         self.names_left_out: set[str] = set()
         self.values = 0
         self.problems: dict[str, str] = {}
+        self._entries, self._found = MOST_ENTRIES, MOST_FILES
 
     @property
     def count(self) -> int:
@@ -48,36 +51,48 @@ class EventFiles:
 
     def read(self, most_bytes: int) -> bool:
         """Reads on; False: there is more than `most_bytes`."""
-        whole = True
+        try:
+            return self._read(most_bytes)
+        except OSError as error:
+            self.problems["folder"] = f"its checkpoint folder cannot be read: {error.strerror}"
+            return True
+
+    def _read(self, most_bytes: int) -> bool:
         for folder, name, descriptor in self._opened():
             try:
                 taken, ended = self._read_on(folder, name, descriptor, most_bytes)
             finally:
                 os.close(descriptor)
             most_bytes -= taken
-            whole = whole and ended
-            if most_bytes <= 0:
-                return whole
-        return whole
+            if not ended:
+                return False
+        return True
 
     def _opened(self) -> Iterator[tuple[str, str, int]]:
-        """(folder below ours, name, descriptor) of each, the oldest first: their names begin with their time."""
-        seen = found = 0
+        """(folder below ours, name, descriptor) of each, the oldest of a folder first: their names begin with their time."""
         try:
-            for path, folders, names, at in os.fwalk(self._folder, follow_symlinks=False):
-                below = os.path.relpath(path, self._folder)
-                depth = 0 if below == os.curdir else below.count(os.sep) + 1
-                seen += len(folders) + len(names)
-                folders[:] = sorted(folders) if depth < DEEPEST and seen < MOST_ENTRIES else []
-                for name in sorted(name for name in names if MARK in name):
-                    if found >= MOST_FILES:
-                        return
-                    descriptor = _open(name, at)
-                    if descriptor is not None:
-                        found += 1
-                        yield "" if depth == 0 else os.path.basename(path), name, descriptor
-        except OSError as error:
-            self.problems["folder"] = f"its checkpoint folder cannot be read: {error.strerror}"
+            top = os.open(self._folder, _OPEN | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return
+        self._entries, self._found = MOST_ENTRIES, MOST_FILES
+        yield from self._walk(top, "", 0)
+
+    def _walk(self, folder: int, name: str, depth: int) -> Iterator[tuple[str, str, int]]:
+        """Closes `folder`. Of a folder with very many entries some are not looked at."""
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(islice(listed, self._entries), key=lambda entry: entry.name)
+            self._entries -= len(entries)
+            for entry in entries:
+                if MARK in entry.name and self._found > 0 and (descriptor := _open(entry.name, folder)) is not None:
+                    self._found -= 1
+                    yield name, entry.name, descriptor
+            for entry in entries:
+                if depth < DEEPEST and self._entries > 0 and entry.is_dir(follow_symlinks=False):
+                    with suppress(OSError):  # it went, or became something else
+                        yield from self._walk(os.open(entry.name, _OPEN | os.O_DIRECTORY, dir_fd=folder), entry.name, depth + 1)
+        finally:
+            os.close(folder)
 
     def _read_on(self, folder: str, name: str, descriptor: int, most_bytes: int) -> tuple[int, bool]:
         """(bytes read, whether it was read to its end)."""
@@ -95,7 +110,7 @@ class EventFiles:
         if read.damage:
             self.problems[name] = f"{name[:80]}: {read.damage}; what comes after it is not read"
         taken = read.offset - known.offset
-        return taken, taken < most_bytes or read.offset >= status.st_size
+        return taken, taken < most_bytes
 
     def _take(self, folder: str, event: Event) -> None:
         prefix = "" if folder in PLAIN else f"{clean_text(folder)}/"

@@ -23,7 +23,9 @@ from agent.jobs.series import Point, Series, thinned
 
 MOST_JOBS = 8
 """Whose points are held; of others the log is read anew."""
-MOST_NAMES = 32
+MOST_NAMES = 24
+MOST_HELD = 60_000
+"""Points of all jobs together, of some 200 bytes; the job that was asked about last is held in any case."""
 MOST_ATTEMPTS = 200
 """The newest ones."""
 LOG_BYTES = 32 * 1024 * 1024
@@ -66,6 +68,11 @@ class JobReading:
         self._step: int | None = None
         self._lines = self._dropped = self._left_out = 0
         self._behind, self._whole = 0, True
+
+    @property
+    def held(self) -> int:
+        """Points in memory."""
+        return sum(len(one.points) for one in (*list(self._log.values()), *list(self._files.series.values())))
 
     # Reading
 
@@ -278,7 +285,10 @@ class Curves:
         while len(self._held) > MOST_JOBS:
             self._held.popitem(last=False)
         async with self._gate:
-            return await asyncio.to_thread(_answer, reading, asked, points, tuple(names))
+            answer = await asyncio.to_thread(_answer, reading, asked, points, tuple(names))
+        while len(self._held) > 1 and sum(one.held for one in self._held.values()) > MOST_HELD:
+            self._held.popitem(last=False)
+        return answer
 
 
 def _answer(reading: JobReading, asked: Asked, points: int, names: Sequence[str]) -> wire.JobCurves:

@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MOST_KEPT = 2048
-_BUCKETS = 256
+MOST_KEPT = 1024
+_BUCKETS = 128
 """After thinning: at most four points of each."""
 
 

@@ -19,7 +19,16 @@ from tests.support.cli import Done, rackrate_here
 from tests.support.job_service import JobService
 from tests.support.job_site import job_site
 from tests.support.jobs import job
-from tui.curves import Run, best, differing, loss_of, outlook, paid_by, reached
+from tui.curves import (
+    Run,
+    best,
+    differing,
+    loss_of,
+    outlook,
+    paid_by,
+    reached,
+    together,
+)
 from tui.curves_chart import Trace, columns_of, draw, figure
 from tui.curves_text import (
     compare_rows,
@@ -106,6 +115,14 @@ def test_what_was_paid_until_a_loss_was_reached_counts_whole_attempts_and_a_part
     assert paid_by(one.job, AT + 300) == Fraction(6, 10) and paid_by(one.job, 1e300) is None
     # without times: as if all steps cost the same. Loss 0.5 at step 4 of 20: 1.25 * 4 / 20 = 0.25
     assert reached(run(), 0.5) == (4, 0.5, Fraction(1, 4), False)
+
+
+def test_a_run_over_several_nodes_is_told_by_one_of_them_and_costs_what_all_do() -> None:
+    teller, other = run(), Run("gpu-02", job(2, usd_per_hour=Decimal("0.80"), cost=Decimal("0.25")), told())
+    one = together([other, teller])
+    assert (one.node, one.job.usd_per_hour, one.job.cost, one.curves) == ("gpu-01", Decimal("8.00"), Decimal("1.50"), teller.curves)
+    assert together([teller, Run("x", job(3, usd_per_hour=None, cost=None), told())]).job.usd_per_hour is None
+    assert together([teller]) is teller
 
 
 def test_figures_are_chosen_by_what_they_are_called() -> None:

@@ -138,7 +138,7 @@ def test_a_long_training_is_read_in_parts_held_small_and_keeps_its_extremes(tmp_
     assert len(curve.steps) <= 100 and curve.count == 20_000 and (7777, 99.0) in points(answer, "loss")
     assert (curve.steps[0], curve.steps[-1]) == (1, 20_000) and min(v for v in curve.values if v) == 1 / 20_000
     assert curve.mean is not None and math.isclose(curve.mean, (sum(1 / step for step in range(1, 20_001)) - 1 / 7777 + 99) / 20_000)
-    assert len(reading._log["loss"].points) <= 2048
+    assert len(reading._log["loss"].points) <= 1024
 
 
 def test_tensorboard_fills_what_the_log_does_not_say_and_times_what_it_does(tmp_path: Path) -> None:
@@ -170,8 +170,18 @@ def test_hostile_lines_are_no_lines_and_any_answer_can_be_sent(tmp_path: Path) -
     answer = whole(JobReading(job.asked()), job.asked())
     sent = msgspec.json.decode(msgspec.json.encode(answer), type=type(answer))
     assert len(sent.names) == curves.MOST_NAMES and "\x1b[2J" in sent.names and sent.steps_total is None
-    assert sent.problems == ("only the first 32 figures are kept",)
+    assert sent.problems == (f"only the first {curves.MOST_NAMES} figures are kept",)
     assert parse_line(b'{"step": 1e400, "loss": 1}') is None and parse_line(b"x" * 10) is None
+
+
+async def test_what_is_held_of_all_jobs_together_is_bounded(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(curves, "MOST_HELD", 250)
+    asking = Curves()
+    for number in range(4):
+        job = Folder(tmp_path / str(number))
+        job.write(1, *({"step": step, "loss": 1.0} for step in range(100)))
+        await asking.ask(job.asked()._replace(job=f"job{number}"), 100, ())
+    assert list(asking._held) == ["job2", "job3"]
 
 
 async def test_a_job_without_lines_has_no_curves_and_few_jobs_are_held(tmp_path: Path) -> None:

@@ -127,6 +127,13 @@ def test_links_fifos_and_folders_elsewhere_are_not_read_and_a_resume_purges(tmp_
     }  # fmt: skip
     assert len(files.problems) == 1 and "checksum" in next(iter(files.problems.values()))
     assert EventFiles(tmp_path / "missing", 32).read(10) and EventFiles(own, 1).read(10**6)
+    files = EventFiles(own, 32)
+    parts = 0
+    while not files.read(40):
+        parts += 1
+    assert parts > 3 and files.series["loss"].points[-1].step == 3, "however small the part, it is read to its end"
+    locked = EventFiles(own / "tensorboard" / name, 32)
+    assert locked.read(10) and "cannot be read" in locked.problems["folder"]
 
 
 @given(st.lists(st.one_of(FINITE, st.just(math.nan)), min_size=1, max_size=400), st.integers(1, 20), st.integers(1, 50))

@@ -6,6 +6,7 @@ Invariant: pure functions; it fits any width, and where there is no room for a p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from agent import wire
@@ -89,9 +90,16 @@ def _plotted(curves: Sequence[wire.Curve], look: Look, rows: int) -> list[Line]:
     newest = last(curves[0])
     short = f" {fmt.clean(curves[0].name)} {figure(newest.value if newest else None)}"
     head: Line = ((f" {curve_line(curves[0])}" if look.cells >= NARROW else short, "text"),)
-    drawn = chart(curves, look.cells, max(LEAST_PLOT, min(MOST_PLOT, rows)), unicode=look.unicode, log=look.log)
-    fits = drawn is not None and rows >= LEAST_PLOT
-    return [head, *(chart_lines(drawn) if fits and drawn is not None else ())]
+    if rows < LEAST_PLOT:
+        return [head]
+    return [head, *plot_lines(tuple(curves), look.cells, min(MOST_PLOT, rows), look.unicode, look.log)]
+
+
+@lru_cache(maxsize=8)
+def plot_lines(curves: tuple[wire.Curve, ...], cells: int, rows: int, unicode: bool, log: bool) -> list[Line]:
+    """Drawn anew only when there is something new: screens ask each second."""
+    drawn = chart(curves, cells, rows, unicode=unicode, log=log)
+    return chart_lines(drawn) if drawn is not None else []
 
 
 def chart_lines(drawn: Chart) -> list[Line]:
@@ -127,11 +135,10 @@ def _several(runs: Sequence[Run], seen: Sequence[Outlook], look: Look) -> list[L
     curves = [named(run.curves, look.figure) or _blank(look.figure) for run in runs]
     beside = look.rows - len(table) - 3
     rows = max(LEAST_PLOT, min(MOST_PLOT, beside if beside >= WITH_TABLE else look.rows * 3 // 5, look.rows - 4))
-    drawn = chart(curves, look.cells, rows, unicode=look.unicode, log=look.log)
     legend: list[tuple[str, str]] = [(f" {fmt.clean(look.figure)}: ", "dim")]
     for place, name in enumerate(run_names(runs)):
         legend.append((f"{name}  ", STYLES[place % len(STYLES)]))
-    shown = chart_lines(drawn) if drawn is not None and look.rows > LEAST_PLOT else []
+    shown = plot_lines(tuple(curves), look.cells, rows, look.unicode, look.log) if look.rows > LEAST_PLOT else []
     return [tuple(legend), *shown, BLANK, *table]
 
 
