@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from agent import wire
 
 
@@ -41,6 +43,23 @@ class NodeLinks:
         if len(self.by_uuid) > len(sample.gpus):
             here = {gpu.uuid for gpu in sample.gpus}
             self.by_uuid = {uuid: links for uuid, links in self.by_uuid.items() if uuid in here}
+
+    def whole(self, sample: wire.Sample) -> wire.Sample:
+        """The sample, and with it what was told before and still holds."""
+        if not self.by_uuid and (sample.ancestors or not self.ancestors):
+            return sample
+        gpus = tuple(map(self._whole_gpu, sample.gpus))
+        return msgspec.structs.replace(sample, gpus=gpus, ancestors=sample.ancestors or self.ancestors)
+
+    def _whole_gpu(self, gpu: wire.Gpu) -> wire.Gpu:
+        known = None if gpu.links_at is not None else self.of(gpu)
+        if known is None:
+            return gpu
+        return msgspec.structs.replace(
+            gpu, links_at=known.at, pcie_receive_bytes_per_second=known.pcie_receive,
+            pcie_transmit_bytes_per_second=known.pcie_transmit, nvlinks=known.nvlinks, nvlinks_down=known.nvlinks_down,
+            nvlink_receive_bytes_per_second=known.nvlink_receive, nvlink_transmit_bytes_per_second=known.nvlink_transmit,
+        )  # fmt: skip
 
     def of(self, gpu: wire.Gpu) -> Links | None:
         """None: never told, or the GPU is lost."""

@@ -113,7 +113,7 @@ class Recorder:
             return
         match event:
             case wire.SampleEvent(sample=sample):
-                self._take_sample(ident, sample)
+                self._take_sample(ident, sample, view)
                 self._note(ident, "error", "", None)
                 if ident in self._doubted:
                     self._doubted.discard(ident)
@@ -143,7 +143,7 @@ class Recorder:
             self._take_job(ident, job)
         self._reconcile(ident, view)
 
-    def _take_sample(self, ident: int, sample: wire.Sample) -> None:
+    def _take_sample(self, ident: int, sample: wire.Sample, view: NodeView) -> None:
         now_ms, key = self._now_ms(), (ident, "sample", "")
         self._heard += 1
         due = self._sampled_ms.get(ident, 0) + self._every_ms - EARLY_MS
@@ -151,7 +151,7 @@ class Recorder:
             self._put(key, now_ms, {})  # heard, so that its age is right
             return
         self._sampled_ms[ident] = now_ms
-        self._document(key, now_ms, sample)
+        self._document(key, now_ms, view.links.whole(sample))  # a stream tells of links only when they are news
 
     def _take_alert(self, ident: int, alert: wire.Alert) -> None:
         keys = self._alerts.setdefault(ident, set())

@@ -323,3 +323,23 @@ def test_damage_is_told_once_however_often_it_is_met(tmp_path: Path) -> None:
         recording.fleet(at_ms, 0.0)
         recording.between(at_ms, at_ms + 3000)
     assert 1 <= len(recording.damage) == len(set(recording.damage)) <= 4
+
+
+def test_links_and_ancestors_that_were_told_once_are_known_at_each_moment_after() -> None:
+    stage = Stage(None)
+    stage.connect("gpu-01")
+    stage.run(3)
+    one = stage.fleet["gpu-01"].gpus[0]
+    linked = msgspec.structs.replace(one, links_at=AT + timedelta(seconds=3), nvlinks=18, nvlinks_down=(3,), pcie_receive_bytes_per_second=1e9)
+    above = wire.Ancestor(pid=7, user="ada", command="torchrun")
+    told_whole = msgspec.structs.replace(stage.fleet["gpu-01"].sample, gpus=(linked, *stage.fleet["gpu-01"].gpus[1:]), ancestors=(above,))
+    stage.tell("gpu-01", wire.SampleEvent(sample=told_whole))
+    stage.run(80)
+    recording = stage.recording()
+    for at_ms in (START_MS + 5000, START_MS + 50_000, recording.ends_ms):
+        links = recording.fleet(at_ms, 0.0)["gpu-01"].links
+        assert links.ancestors == (above,)
+        found = links.by_uuid[one.uuid]
+        assert (found.at, found.nvlinks, found.nvlinks_down) == (AT + timedelta(seconds=3), 18, (3,))
+        assert abs((found.pcie_receive or 0) / 1e9 - 1) < 0.02
+    assert one.uuid not in recording.fleet(START_MS + 2000, 0.0)["gpu-01"].links.by_uuid
