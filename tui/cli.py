@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tui import __version__
 from tui.cli_advice import add_advice_commands
 from tui.cli_calibrate import add_calibrate_commands, calibrate_words
+from tui.cli_discover import add_discover_command
 from tui.cli_jobs import add_job_commands, split_command
 from tui.cli_ledger import add_ledger_commands
 from tui.cli_nodes import add_order_commands
@@ -92,6 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(run="app:app")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_node_commands(commands)
+    add_discover_command(commands, _command, _json)
     add_job_commands(commands, _command, _json)
     add_calibrate_commands(commands, _command, _json)
     add_sweep_command(commands, _command, _json)

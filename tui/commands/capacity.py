@@ -35,7 +35,7 @@ def scores_(context: Context, arguments: argparse.Namespace) -> ExitCode:
     from tui.price_sources import aws_session
 
     names = [_type(context.catalog(), name) for name in arguments.types]
-    regions, now = _regions(arguments.region), datetime.now(UTC)
+    regions, now = regions_of(arguments.region), datetime.now(UTC)
     with aws_session() as session, live_line() as line:
         line.tell(f"aws: placement scores of {len(regions)} regions")
         wanted = Wanted(tuple(regions), frozenset(names))
@@ -78,10 +78,10 @@ def blocks_(context: Context, arguments: argparse.Namespace) -> ExitCode:
         return capacity_blocks(session, zones, name, now, instances=arguments.count, hours=arguments.hours)
 
     with aws_session() as session:
-        found = _of_each(session, _regions(arguments.region), f"capacity blocks of {name}", read)
+        found = of_each(session, regions_of(arguments.region), f"capacity blocks of {name}", read)
     blocks = sorted((one for part, _ in found.values() for one in part), key=lambda one: (one.starts_at, one.fee, one.zone))
     skipped = [f"{one.where}: {one.reason}" for _, left in found.values() for one in left]
-    lost = len(_regions(arguments.region)) - len(found)
+    lost = len(regions_of(arguments.region)) - len(found)
     if arguments.json:
         print_json({"asked_at": _utc(now), "blocks": [_record(one, context.catalog()) for one in blocks], "skipped": skipped})
     else:
@@ -91,7 +91,7 @@ def blocks_(context: Context, arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.PARTLY if lost or skipped else ExitCode.DONE
 
 
-def _of_each(session: AwsSession, regions: list[str], what: str, read: Callable[[AwsSession, str], T]) -> dict[str, T]:
+def of_each(session: AwsSession, regions: list[str], what: str, read: Callable[[AwsSession, str], T]) -> dict[str, T]:
     """What each region answers; those that cannot be read are told. The first fault is raised where none can."""
     from pricing.sources.aws_commitments import LOST
 
@@ -169,7 +169,7 @@ def _type(catalog: Catalog, name: str) -> str:
     return plain.lower()
 
 
-def _regions(named: list[str]) -> list[str]:
+def regions_of(named: list[str]) -> list[str]:
     found = list(dict.fromkeys(region.strip().lower() for region in named if region.strip()))
     if not found:
         raise WrongUsage("--region is empty: name one like us-east-1.")

@@ -159,7 +159,7 @@ def add(context: Context, arguments: argparse.Namespace) -> ExitCode:
         url=url,
         token_file=token_file,
         fingerprint=arguments.fingerprint,
-        tags=_tags(arguments.tag),
+        tags=tags_of(arguments.tag),
     )
     check_node(node, "rackrate add")
     if not arguments.no_check:
@@ -187,7 +187,7 @@ def _greeting(info) -> str:  # noqa: ANN001
     return fmt.clean(f"{info.node}: {gpus}, {kind}")
 
 
-def _tags(pairs: list[str]) -> dict[str, str]:
+def tags_of(pairs: list[str]) -> dict[str, str]:
     tags = {}
     for pair in pairs:
         key, found, value = pair.partition("=")
