@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test explore test-vm bench screenshots lint clean
+.PHONY: demo test explore test-vm bench screenshots snapshots lint clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/rackrate demo
@@ -41,6 +41,10 @@ screenshots: $(VENV)/.demo
 	PYTHONPATH=. $(BIN)/python -m tests.support.job_pictures screenshots
 	PYTHONPATH=. $(BIN)/python -m tests.support.money_pictures screenshots
 	PYTHONPATH=. $(BIN)/python -m tests.support.report_picture screenshots
+
+# The pictures that tests/ui/test_snapshots.py compares with, as the screens look now. Look at what changed before you keep it.
+snapshots: $(VENV)/.test
+	RACKRATE_SNAPSHOTS=update $(BIN)/python -m pytest -q -p no:cacheprovider tests/ui/test_snapshots.py
 
 lint: $(VENV)/.test
 	$(BIN)/lint-imports

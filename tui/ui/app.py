@@ -67,6 +67,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
     CSS = """
     Screen { background: $background; color: $foreground; }
     Toast { background: $rr-raised; color: $foreground; max-width: 90%; }
+    Input > .input--placeholder, Input > .input--suggestion { color: $rr-dim; }
     """
 
     def __init__(
