@@ -20,6 +20,7 @@ from tui.fleet import Fleet
 from tui.plan_recipe import asked, calibration_of, measured_of
 from tui.quote import place_of, quote
 from tui.quote_text import lines, record
+from tui.ui.live_quote import _quoted as live_quoted
 
 CATALOG = Catalog.embedded()
 EIGHT_A100 = ("--node", "gpu-07", "--type", "p4d.24xlarge", "--region", "us-east-1")
@@ -161,6 +162,10 @@ def test_a_quote_of_a_recipe_tells_time_and_money_by_its_calibration(run: Run, t
     assert "expected       $0.24 ($0.24 to $0.25): 1m20s (1m18s to 1m21s) of training, scaled" in shown, shown
     told = record(found)
     assert (told["expected_from"], told["expected_seconds"], told["calibration"]["how"]) == ("calibration", 80.0, "scaled")
+    spec = wire.JobSpec(command=tuple(recipes.command("language", {"steps": 5000}, "--set", ranks=4)), gpus=4)
+    plan = wire.JobPlan(node="gpu-01", starts_now=True, reason="", argv=spec.command, environment=(), user="ada", enforcement="v2", usd_per_hour=Decimal(4))
+    form = live_quoted(spec, plan, place, CATALOG, None, data_dir)
+    assert form.calibrated == found.calibrated and form.usd == Fraction(4) * 80 / 3600, "the form's quote is the same"
     assert quoted(8, data="").calibrated == replace_how(found.calibrated, "measured", Fraction(40))
     assert quoted(4, parallel="tensor").calibrated is None or quoted(4, parallel="tensor").calibrated.how == "peak"
 

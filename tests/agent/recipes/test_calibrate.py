@@ -22,6 +22,8 @@ from agent.recipes.faults import DataFault, RecipeFault, WrongSettings  # noqa: 
 from agent.recipes.settings import to_toml  # noqa: E402
 from agent.recipes.train import Trainer  # noqa: E402
 from tests.agent.recipes.small import ALONE, Watched  # noqa: E402
+from tui import calibrations  # noqa: E402
+from tui.calibrations_text import pairs, verdict  # noqa: E402
 
 FILE = Path(__file__).parents[3] / "agent" / "recipes" / "calibrate.toml"
 SMALL = Calibrate(
@@ -95,6 +97,22 @@ def hot_and_cool(now: float) -> float:
 def test_two_calibrations_of_a_machine_that_drifts_agree_within_their_spreads_because_of_the_rounds(speed: Callable[[float], float]) -> None:
     assert all(agreements(Machine(speed), in_rounds=True))
     assert not all(agreements(Machine(speed), in_rounds=False)), "one figure after another, each sees a moment of it alone"
+
+
+def test_two_calibrations_of_this_machine_are_told_to_agree_by_the_rule_and_not_otherwise(tmp_path: Path) -> None:
+    """Whatever this machine does meanwhile: the verdict is that of the figures and the spreads that both told."""
+    told, values = [], []
+    for number in range(2):
+        journal, reading = Kept(), calibrations.Reading()
+        values.append(run(replace(SMALL, recipes="none", changes="", disk_mb=0), journal, ALONE))
+        list(reading.feed(journal.out.getvalue()))
+        told.append(calibrations.calibration(reading, f"run {number}"))
+    found = list(pairs(*told))
+    for pair, one, other in zip(found, *values, strict=True):
+        apart = abs(one["value"] - other["value"]) / (one["value"] * one["spread_ratio"] + other["value"] * other["spread_ratio"])
+        assert pair.agrees == (apart <= 1) or apart == pytest.approx(1, rel=1e-4), "lines have six digits"
+    differ = [pair.name for pair in found if not pair.agrees]
+    assert all(name in verdict(found) for name in differ) and verdict(found).startswith("they differ" if differ else "they agree")
 
 
 def test_a_machine_that_became_another_does_not_agree() -> None:
