@@ -267,9 +267,19 @@ def _ratios(
     chosen = matrix if BOUND.get(recipe, "matrix") == "matrix" else memory
     if chosen is None:
         return f"no peak figure of the {target.gpu.model} or the {row.model} is at hand to scale by"
-    both = [one[0] for one in (matrix, memory) if one is not None]
+    both = [one for one in (matrix, memory) if one is not None]
+    low, high = min(one.ratio * (1 - one.spread) for one in both), max(one.ratio * (1 + one.spread) for one in both)
     what = "matrix products" if chosen is matrix else "memory bandwidth"
-    return chosen[0], min(both), max(both), [f"{chosen[0]:.3g} x {'measured' if chosen[1] else 'peak'} {what}"]
+    return chosen.ratio, low, high, [f"{chosen.ratio:.3g} x {'measured' if chosen.measured else 'peak'} {what}"]
+
+
+class _Ratio(NamedTuple):
+    """The target's to the base's."""
+
+    ratio: float
+    measured: bool
+    spread: float
+    """Of both measurements together."""
 
 
 def _newest(calibrations: Iterable[Calibration]) -> list[Calibration]:
@@ -278,12 +288,12 @@ def _newest(calibrations: Iterable[Calibration]) -> list[Calibration]:
 
 def _ratio(
     base: Calibration, name: str, peak: float | None, near: Calibration | None, near_name: str, near_peak: float | None
-) -> tuple[float, bool] | None:
-    """(target's to base's, whether both were measured); what both nodes reach counts before what data sheets promise."""
+) -> _Ratio | None:
+    """What both nodes reach counts before what data sheets promise."""
     one, other = base.figure(name), near.figure(near_name) if near is not None else None
     if one is not None and other is not None:
-        return other.value / one.value, True
-    return (near_peak / peak, False) if peak and near_peak else None
+        return _Ratio(other.value / one.value, True, one.spread_ratio + other.spread_ratio)
+    return _Ratio(near_peak / peak, False, 0.0) if peak and near_peak else None
 
 
 def _same_node(base: Calibration, target: Target) -> bool:

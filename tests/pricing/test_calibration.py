@@ -80,6 +80,7 @@ def test_what_both_nodes_reach_counts_before_what_data_sheets_promise() -> None:
     near = calibration(figure("matmul_bf16", 600e12), model="H100")
     found = told(work(), on("H100"), base, near)
     assert found.samples_per_second == pytest.approx(2400) and "2.4 x measured matrix products" in found.why
+    assert found.high == pytest.approx(2400 * 1.04 * 1.02), "their spreads are in the range"
     assert told(work(), on("H100"), base).samples_per_second == pytest.approx(3169.87, abs=0.01), "one alone tells no ratio"
 
 
