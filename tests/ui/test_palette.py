@@ -68,7 +68,7 @@ def test_what_is_wrong_is_said_with_its_spot(typed: str, spot: str, why: str) ->
 @pytest.mark.parametrize(
     ("typed", "first"),
     [
-        ("c", "costs"), (":ev", ":events "), ("node 8", "node gpu-08"), ("gpu gpu-0", "gpu gpu-07 "), ("gpu gpu-07 ", "gpu gpu-07 0"),
+        ("co", "costs"), (":ev", ":events "), ("node 8", "node gpu-08"), ("gpu gpu-0", "gpu gpu-07 "), ("gpu gpu-07 ", "gpu gpu-07 0"),
         ("job 0d", "job 0def"), ("jobs us", "jobs user:"), ("jobs !sta", "jobs !state:"), ("alerts rule:gpu_h", "alerts rule:gpu_hot"),
         ("fleet @b", "fleet @big"), ("theme l", "theme rackrate-light"), ("forget ", "forget big"), ("events kind:pr", "events kind:price"),
     ],
