@@ -77,7 +77,7 @@ def reason(error: httpx.HTTPError, timeout_seconds: float) -> str:
         case httpx.ConnectTimeout():
             return f"no answer to the connection within {timeout_seconds:g} s"
         case httpx.ReadTimeout():
-            return "silent: it is connected, but nothing came in time"
+            return "connected, but nothing came in time"
         case httpx.TimeoutException():
             return f"timed out after {timeout_seconds:g} s"
         case httpx.RemoteProtocolError() if "without sending a response" in str(error):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.ui.widgets.plot import area, bar, halved, sparkline
+from tui.ui.widgets.plot import area, bar, halved
 
 RATIOS = st.lists(st.one_of(st.none(), st.floats(0, 1.5)), max_size=200)
 
@@ -51,7 +51,3 @@ def test_a_bar_is_heavy_where_it_is_full(ratio: float | None, shown: str) -> Non
 def test_halving_keeps_the_newest_pair_whole_and_ignores_what_is_not_known() -> None:
     assert halved([9.0, 1.0, 0.0, 0.5, None]) == [0.5, 0.5]
     assert halved([0.25, 0.75, None, None]) == [0.5, None]
-
-
-def test_a_sparkline_is_padded_at_the_left() -> None:
-    assert sparkline([0.0, 1.0, None], 5) == "  ▁█ "

@@ -77,11 +77,6 @@ def style_of(state: BudgetState) -> str:
     return "lost" if state.over else "idle" if state.crossed else "accent"
 
 
-def worst_first(state: BudgetState) -> Fraction:
-    """By this the budgets stand at first: how far it is, or will be."""
-    return max(state.ratio, state.forecast_ratio or Fraction(0))
-
-
 class BudgetsTable(ArrangedTable):
     """The one that is used up most first."""
 

@@ -12,7 +12,6 @@ from tui.fleet import mean
 _LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
 """Braille columns filled from the bottom with 0 to 4 dots."""
-_LEVELS = "▁▂▃▄▅▆▇█"
 OFF = "plots off: slow line"
 
 
@@ -48,13 +47,6 @@ def _cell(levels: list[int | None], column: int, row: int) -> str:
 
 def _in_row(level: int | None, row: int) -> int:
     return 0 if level is None else max(0, min(4, level - 4 * row))
-
-
-def sparkline(values: Sequence[float | None], width: int, top: float = 1.0) -> str:
-    """The newest `width` values, a cell each; a blank where one is not known."""
-    newest = list(values)[-width:]
-    cells = (" " if value is None else _LEVELS[max(0, min(7, round(value / top * 8) - 1))] for value in newest)
-    return "".join(cells).rjust(width)
 
 
 def bar(ratio: float | None, width: int) -> tuple[str, str]:
