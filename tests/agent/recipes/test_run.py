@@ -79,8 +79,9 @@ def test_what_cannot_be_meant_is_one_sentence(options: dict[str, Any], sentence:
 def test_every_recipe_has_its_settings_beside_it_and_a_title() -> None:
     assert "vision" in recipes.names()
     for name in recipes.names():
-        assert (recipes.FOLDER / f"{name}.py").is_file() and (recipes.FOLDER / f"{name}_task.py").is_file()
-        assert recipes.title(name).endswith(".") and recipes.defaults(name)["steps"] > 0
+        work = [recipes.FOLDER / f"{name}_{part}.py" for part in ("task", "run")]
+        assert (recipes.FOLDER / f"{name}.py").is_file() and any(path.is_file() for path in work), name
+        assert recipes.title(name).endswith(".") and "device" in recipes.defaults(name)
 
 
 def test_what_is_sent_is_the_program_alone_and_always_the_same(tmp_path: Path) -> None:
