@@ -34,6 +34,10 @@ TENTH_BUDGET = (2.5, 4000.0)
 IDLE_BUDGET_PERCENT = 1.0
 FIRST_PAINT_SECONDS = 0.6
 SETTLE_SECONDS = 12.0
+STALL_SECONDS = 0.1
+TROUBLED = 50
+"""Of 1,000 nodes so many hang, and as many break off again and again, while the app is measured."""
+MONEY_KEYS = (b"c", b"m", b"v", b"B")
 CHILDREN = ("streams", "app", "datatable")
 IN_MEMORY = ("tenth", "grouped", "idle")
 """1,000 nodes without any network: a tenth of them (ungrouped, and grouped by user), or none, changes each second."""
@@ -130,9 +134,24 @@ def measure(kind: str, config: Path, size: tuple[int, int], seconds: float, node
         if kind == "app":
             result["paint"] = child.first_paint or float("nan")
             result["key"] = sorted(_keys(child))[-2]
+            result["stall"] = stall(config.parent / "stalls", began, time.monotonic())
+            opening = time.monotonic()
+            for key in MONEY_KEYS:
+                child.pump(0.3)
+                os.write(child._master, key)
+                child.pump(3.0)
+                os.write(child._master, b"\x1b")
+            child.pump(1.2)
+            result["opening"] = stall(config.parent / "stalls", opening, time.monotonic())
         return result
     finally:
         child.close()
+
+
+def stall(path: Path, start: float, end: float) -> float:
+    """Milliseconds: the longest that the loop of the app was late between two moments."""
+    rows = [tuple(map(float, line.split())) for line in path.read_text(encoding="ascii").splitlines()]
+    return max((late for at, late in rows if start <= at <= end), default=float("nan")) * 1000
 
 
 def _keys(child: OnPty) -> Iterator[float]:
@@ -151,6 +170,8 @@ def report(kind: str, result: dict[str, float], streams: dict[str, float] | None
     if "paint" in result:
         print(f"{'':<10} first paint {result['paint']:.2f} s ({result['paint'] / FIRST_PAINT_SECONDS:.2f} x budget); "
               f"key to paint, 29th of 30: {result['key']:.0f} ms ({result['key'] / 100:.2f} x budget)", flush=True)  # fmt: skip
+        print(f"{'':<10} {TROUBLED / 10:.0f} % of the nodes hang and {TROUBLED / 10:.0f} % flap; longest stall of the loop {result['stall']:.0f} ms "
+              f"({result['stall'] / STALL_SECONDS / 1000:.2f} x budget), while screens of money are opened first {result['opening']:.0f} ms", flush=True)  # fmt: skip
 
 
 def report_in_memory(kind: str, result: dict[str, float]) -> None:
@@ -210,9 +231,71 @@ def child(kind: str, config: Path) -> None:
     if kind == "app":
         from tui.ui.start import run
 
-        sys.exit(run(context.config.nodes, context.client_for, ledger_path=None, timezone="UTC", theme="rackrate-dark"))
+        watch_stalls(config.parent / "stalls")
+        sys.exit(run(context.config.nodes, troubled(context), ledger_path=None, timezone="UTC", theme="rackrate-dark"))
     allow_many_files()
     asyncio.run(read_streams(context)) if kind == "streams" else run_datatable(context)
+
+
+def watch_stalls(path: Path) -> None:
+    """Each second a line: when (monotonic), and the longest time in it that the app's loop was late."""
+    from tui.ui.app import RackrateApp
+
+    async def probe() -> None:
+        while True:
+            longest, until = 0.0, time.monotonic() + 1
+            while time.monotonic() < until:
+                before = time.monotonic()
+                await asyncio.sleep(0.005)
+                longest = max(longest, time.monotonic() - before - 0.005)
+            with path.open("a", encoding="ascii") as file:
+                print(f"{time.monotonic()} {longest}", file=file)
+
+    loaded = RackrateApp.on_load
+
+    def on_load(self: RackrateApp) -> None:
+        self._probe = asyncio.get_running_loop().create_task(probe())  # type: ignore[attr-defined]
+        loaded(self)
+
+    RackrateApp.on_load = on_load  # type: ignore[method-assign]
+
+
+def troubled(context):  # noqa: ANN001, ANN201
+    """Clients of which some hang after a few events, and some break off again and again."""
+    from agent.client import Unreachable
+
+    names = [node.name for node in context.config.nodes]
+    share = max(1, len(names) * TROUBLED // 1000)
+    hanging, flapping = set(names[:share]), set(names[share : 2 * share])
+
+    def client_for(node):  # noqa: ANN001, ANN202
+        client = context.client_for(node)
+        stream = client.stream
+
+        async def hangs():  # noqa: ANN202
+            async for number, event in _numbered(stream()):
+                yield event
+                if number > 3:
+                    await asyncio.Event().wait()
+
+        async def flaps():  # noqa: ANN202
+            async for number, event in _numbered(stream()):
+                yield event
+                if number > 3:
+                    raise Unreachable(f"{node.name} broke off")
+
+        if node.name in hanging | flapping:
+            client.stream = hangs if node.name in hanging else flaps
+        return client
+
+    return client_for
+
+
+async def _numbered(events):  # noqa: ANN001, ANN202
+    number = 0
+    async for event in events:
+        yield number, event
+        number += 1
 
 
 def allow_many_files() -> None:
