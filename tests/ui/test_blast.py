@@ -21,6 +21,7 @@ from tests.support.acting import (
 from tests.support.fleets import AT, NOW, alert, sample
 from tests.support.jobs import ended, ident, job, tell
 from tests.support.screens import press, running, text
+from tui.ui.node_actions import drain_plan
 from tui.ui.screens.ask_text import AskText
 from tui.ui.screens.confirm import ConfirmScreen, SignalScreen
 
@@ -103,6 +104,13 @@ async def test_the_outcome_names_who_did_not_answer() -> None:
         await press(pilot, "d", "enter")
         await confirm(app, pilot, clock)
         assert "drained 9 of 10: gpu-07 did not answer" in text(app)
+
+        async def broken(client: object, target: object) -> None:
+            raise ValueError("what nobody expected")
+
+        app.will_send(msgspec.structs.replace(drain_plan(list(app.fleet), None, NOW), send=broken))
+        await let_be(app, pilot, clock)
+        assert app.unsent() == [], "what ended in an error is not under way for ever"
 
 
 async def test_targets_are_those_of_the_key_press_and_looked_at_again_when_it_comes_to_them() -> None:
