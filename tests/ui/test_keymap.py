@@ -192,12 +192,17 @@ def test_an_action_that_is_the_same_on_other_screens_goes_with_its_keys() -> Non
     assert all(one.call.removeprefix("app.") == known[one.like].call.removeprefix("app.") for one in known.values() if one.like)
 
 
-def test_the_demo_goes_by_the_keys_and_the_theme_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_goes_by_the_keys_and_the_theme_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
-    write_config(tmp_path, 'theme = "light"\n\n[keys]\nquit = "Q"\n')
+    write_config(tmp_path, 'theme = "rackrate-light"\n\n[keys]\nquit = "Q"\n')
     given: list[dict[str, Any]] = []
     monkeypatch.setattr("tui.terminal.has_terminal", lambda: True)
     monkeypatch.setattr("tui.demo.run_demo", lambda *, seed, handling: given.append(handling) or 0)
     assert main(["demo", "--read-only"]) == 0
     keys = {one.id: one.keys for one in given[0]["registry"]}
-    assert keys["quit"] == ("Q",) and given[0]["theme"] == "light" and given[0]["read_only"]
+    assert keys["quit"] == ("Q",) and given[0]["theme"] == "rackrate-light" and given[0]["read_only"]
+    write_config(tmp_path, 'theme = "pink"\n')
+    assert main(["demo"]) == 2 and len(given) == 1
+    assert "config.toml: theme: there is none called `pink`; themes: rackrate-dark, rackrate-light, ansi" in capsys.readouterr().err

@@ -9,20 +9,24 @@ import argparse
 from typing import Any
 
 from tui.commands.context import Context
+from tui.errors import ConfigurationError
 from tui.exit_codes import ExitCode
 from tui.terminal import has_terminal, is_served
 
 
 def handling_of(context: Context, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the configuration says of filters, keys and of changing anything. Raises `ConfigurationError`."""
+    """What the configuration says of filters, keys, theme and of changing anything. Raises `ConfigurationError`."""
     from tui.ui.actions import ACTIONS
     from tui.ui.keymap import remapped
+    from tui.ui.theme import NAMES
 
     config = context.config
+    if config.theme and config.theme not in NAMES:
+        raise ConfigurationError(f"{context.paths.config_file}: theme: there is none called `{config.theme}`; themes: {', '.join(NAMES)}.")
     registry = remapped(ACTIONS, config.keys, str(context.paths.config_file)) if config.keys else ACTIONS
     return {
         "filters": config.filters, "registry": registry, "read_only": config.read_only or arguments.read_only,
-        "max_kbps": config.max_kbps if arguments.max_kbps is None else arguments.max_kbps,
+        "theme": config.theme, "max_kbps": config.max_kbps if arguments.max_kbps is None else arguments.max_kbps,
     }  # fmt: skip
 
 
@@ -48,7 +52,6 @@ def app(context: Context, arguments: argparse.Namespace) -> int:
             first_run=not context.config.nodes,
             budgets=context.config.budgets,
             timezone=context.timezone_name(),
-            theme=context.config.theme,
             silent_seconds=context.config.silent_seconds,
             **handling,
         )

@@ -70,7 +70,7 @@ def say_totals(totals: Totals, *, stdout: bool = False) -> None:
     from tui.columns import totals_money
 
     line = (
-        f"{totals.nodes} nodes: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
+        f"{totals.nodes} node{'s' * (totals.nodes != 1)}: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
         f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}"
     )
     print(line) if stdout else say(line)

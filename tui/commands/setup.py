@@ -34,7 +34,7 @@ def demo(context: Context, arguments: argparse.Namespace) -> int:
     from tui.demo import run_demo
     from tui.terminal import has_terminal
 
-    handling = {**handling_of(context, arguments), "theme": context.config.theme} if has_terminal() else {}
+    handling = handling_of(context, arguments) if has_terminal() else {}
     return run_demo(seed=arguments.seed, handling=handling)
 
 
