@@ -18,7 +18,7 @@ from agent.recipes.sweep_plan import Plan, filled
 
 EVERY_SECONDS = 1.0
 """A report of a trial at most so often, beside the first one."""
-_FACTS = ("step", "metric", "node")
+_FACTS = ("step", "metric", "node", "on_gpus")
 
 
 class Teller(Callback):
@@ -70,7 +70,7 @@ class Teller(Callback):
     def _facts(self, number: int, result: Mapping[str, Any]) -> dict[str, Any]:
         """What a line tells of a report."""
         paid = self._money.paid(number)
-        told = {name: result[name] for name in _FACTS if name in result}
+        told = {name: result[name] for name in _FACTS if result.get(name) not in (None, "")}
         return {**told, "seconds": round(paid.seconds, 3), "cost": None if paid.usd is None else str(paid.usd)}
 
     def _line(self, trial: Any, state: str, **values: Any) -> None:

@@ -44,7 +44,7 @@ class Trial(tune.Trainable):
         self._failed = "failed" in told
         return {
             **told, "done": "ended" in told, "usd_per_hour": "" if self._rate is None else str(self._rate),
-            "pid_of_trial": self._run.pid, "node": socket.gethostname(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "pid_of_trial": self._run.pid, "node": socket.gethostname(), "on_gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
         }  # fmt: skip
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

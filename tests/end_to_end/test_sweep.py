@@ -19,6 +19,7 @@ import pytest
 from tests.support.cli import rackrate_inside, write_config
 from tests.support.job_agent import JobAgent, usage_rows, wait_for
 from tests.support.nvml import compiler
+from tests.support.one_ray import one_ray
 
 pytest.importorskip("ray", reason="the extra `sweep` is not installed")
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the stand-in of NVML needs a C compiler: money needs GPUs")
@@ -59,11 +60,12 @@ nodes = 2
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[JobAgent]]:
     made = [JobAgent(tmp_path / name, name=name, gpus=2) for name in ("one", "two")]
-    try:
-        yield [one.start() for one in made]
-    finally:
-        for one in made:
-            one.close()
+    with one_ray():
+        try:
+            yield [one.start() for one in made]
+        finally:
+            for one in made:
+                one.close()
 
 
 @pytest.fixture
@@ -111,6 +113,9 @@ def test_a_sweep_over_two_nodes_ends_its_trials_and_costs_what_the_usage_rows_sa
     assert shown["command"].startswith("python3 toy.py 0.")
     heads = [json.loads(line) for line in told.splitlines() if line.startswith('{"event": "sweep"')]
     assert [(one["nodes"], one["gpus"], one["usd_per_hour"]) for one in heads] == [(2, 2.0, "36")]
+
+    on = {json.loads(line)["on_gpus"] for line in told.splitlines() if '"on_gpus"' in line}
+    assert on == {uuid for job in jobs for uuid in job["gpus"]}, "each trial sees a GPU that the job was given, by its UUID"
 
     cost = sum(Decimal(job["cost"]) for job in jobs)
     trials = sum(Decimal(one["cost"]) for one in shown["trials"])
