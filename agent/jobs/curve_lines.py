@@ -106,4 +106,5 @@ def _text(value: str | float) -> str:
 
 def clean_text(text: str, longest: int = LONGEST_NAME) -> str:
     """Such that it can be sent as JSON."""
-    return text[:longest].encode("utf-8", "replace").decode()
+    cut = text[:longest]
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()

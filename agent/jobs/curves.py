@@ -29,7 +29,7 @@ MOST_HELD = 60_000
 MOST_ATTEMPTS = 200
 """The newest ones."""
 LOG_BYTES = 32 * 1024 * 1024
-LOG_LINES = 40_000
+LOG_LINES = 20_000
 EVENT_BYTES = 2 * 1024 * 1024
 """Read at a question: about half a second."""
 PIECE_BYTES = 256 * 1024
