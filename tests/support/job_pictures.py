@@ -58,7 +58,7 @@ def main(out: Path) -> None:
             )
             (folder / "config.toml").write_text(nodes)
             for screen, size in (("jobs", "140x20"), ("job", "150x36")):
-                for kind in ("svg", "png"):
+                for kind in ("png",):
                     command = ["-m", "tui.cli", "screenshot", "--screen", screen, "--size", size, str(out / f"{screen}.{kind}")]
                     subprocess.run([sys.executable, *command], check=True, cwd=ROOT, env={**os.environ, "RACKRATE_HOME": name})
         finally:

@@ -56,7 +56,7 @@ async def draw(home: Path, out: Path) -> None:
             app.redraw()
             await pilot.pause()
             svg = clean_svg(app.export_screenshot(title="rackrate"))
-        for kind in ("svg", "png"):
+        for kind in ("png",):
             write_picture(svg, out / f"{name}.{kind}")
 
 

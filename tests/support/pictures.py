@@ -19,7 +19,7 @@ from tui.commands.record import record_nodes
 from tui.commands.recorded import RecordedContext
 from tui.demo import simulated_fleet
 from tui.screenshot import KEYS, go_to, picture_of, recorded_app, write_picture
-from tui.ui.action import SCREENS
+from tui.ui.action import SCREENS, Scope
 
 SECONDS = 60.0
 JOB_SCREENS = ("jobs", "job", "submit")
@@ -38,11 +38,9 @@ class Picture(NamedTuple):
 PICTURES: dict[str, Picture] = {
     "fleet": Picture("fleet", (140, 36)),
     "node": Picture("node", (140, 48), "v100-lab-01"),
-    "gpu": Picture("gpu", (140, 44), "h100-train-02"),
+    "gpu": Picture("gpu", (140, 44), "h100-train-02", ("H",)),
     "alerts": Picture("alerts", (130, 22)),
-    "events": Picture("events", (130, 22)),
     "costs": Picture("costs", (140, 36)),
-    "budgets": Picture("budgets", (140, 24)),
     "market": Picture("market", (140, 30), None, ("slash", *"H100", "enter")),
     "advice": Picture("advice", (140, 44)),
     "card": Picture("advice", (120, 44), None, ("enter",)),
@@ -50,9 +48,30 @@ PICTURES: dict[str, Picture] = {
 }
 
 
+PREPARED: dict[Scope, tuple[int, int]] = {
+    "events": (130, 24), "budgets": (140, 24), "submit": (120, 40), "curves": (120, 34), "price": (120, 36),
+}  # fmt: skip
+"""A minute of the demo has nothing for these: they show the fleet and the money of `tests.support.snapshots`."""
+
+
+async def draw_prepared(folder: Path) -> None:
+    """The screens of PREPARED, from one start of the app."""
+    from tests.support import snapshots
+    from tests.support.screens import running
+
+    mode = snapshots.MODES["dark"]
+    with tempfile.TemporaryDirectory() as home:
+        app, _ = snapshots.prepared(mode, snapshots.money(Path(home)))
+        async with running(app, (140, 40)) as pilot:
+            for screen, size in PREPARED.items():
+                await snapshots.opened(app, pilot, screen)
+                write_picture(await snapshots.picture(app, pilot, size, mode), folder / f"{screen}.png")
+                print(f"wrote {folder / screen}.png")
+
+
 def missing() -> list[str]:
     """Screens of the app that no picture shows."""
-    drawn = {*PICTURES, *(one.screen for one in PICTURES.values()), *JOB_SCREENS}
+    drawn = {*PICTURES, *PREPARED, *(one.screen for one in PICTURES.values()), *JOB_SCREENS}
     return [screen for screen in SCREENS if screen not in drawn]
 
 
@@ -85,9 +104,9 @@ def main(words: Sequence[str]) -> None:
                 print(f"no key opens {picture.screen} for a picture: see KEYS in tui/screenshot.py", file=sys.stderr)
                 continue
             svg = asyncio.run(draw(context, picture))
-            for kind in ("svg", "png"):
-                write_picture(svg, folder / f"{name}.{kind}")
-            print(f"wrote {folder / name}.svg and .png")
+            write_picture(svg, folder / f"{name}.png")
+            print(f"wrote {folder / name}.png")
+    asyncio.run(draw_prepared(folder))
     for screen in missing():
         print(f"there is no picture of {screen}", file=sys.stderr)
 

@@ -176,8 +176,9 @@ _THEN = {
 """Keys that lead from one screen to another that has no way of its own."""
 
 
-async def opened(app: RackrateApp, pilot: Pilot[None], screen: Scope) -> None:
-    """Goes there from the fleet."""
+async def opened(app: RackrateApp, pilot: Pilot[None], screen: Scope, *, wait: bool = True) -> None:
+    """Goes there from the fleet; `wait` for all that it reads."""
+    ready = settled if wait else _painted
     app.go_up_to(0)
     await pilot.pause()
     direct: dict[str, Callable[[], None]] = {
@@ -191,11 +192,16 @@ async def opened(app: RackrateApp, pilot: Pilot[None], screen: Scope) -> None:
         "card": app.action_advice,
     }
     direct.get(screen, getattr(app, f"action_{screen}", lambda: None))()
-    await settled(app, pilot)
+    await ready(app, pilot)
     if screen in _THEN:
         await press(pilot, *_THEN[screen])
-        await settled(app, pilot)
+        await ready(app, pilot)
     assert getattr(app.screen, "SCOPE", "") == screen, f"{screen} did not open: this is {app.screen}"
+
+
+async def _painted(app: RackrateApp, pilot: Pilot[None]) -> None:
+    await pilot.pause()
+    await pilot.pause()
 
 
 async def settled(app: RackrateApp, pilot: Pilot[None]) -> None:

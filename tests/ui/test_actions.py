@@ -6,11 +6,9 @@ import string
 
 import pytest
 
-from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
 from tui.columns import FLEET_COLUMNS
 from tui.ui import actions
-from tui.ui.screens import advice, costs, market  # noqa: F401 - else they are imported in a thread, and opened later
 from tui.ui.screens.help import help_lines
 
 
@@ -56,30 +54,13 @@ def test_what_changes_something_on_a_node_is_marked_so_and_nothing_else_is() -> 
     }  # fmt: skip
 
 
-SCREENS = [(), ("enter",), ("enter", "enter"), ("a",), ("j",), ("j", "enter"), ("j", "u"), ("j", "n"), ("c",), ("m",), ("m", "enter"), ("v",), ("v", "enter"), ("question_mark",), ("E",), ("B",)]
-
-
-@pytest.mark.parametrize("keys", SCREENS, ids=lambda keys: "-".join(keys) or "fleet")
-async def test_every_binding_of_every_screen_runs(keys: tuple[str, ...]) -> None:
-    """Each action of the screen, called by its key, leaves the app alive."""
-    app, _ = make_app(job_fleet())
-    async with running(app) as pilot:
-        await press(pilot, *keys)
-        scope, depth = app.screen.SCOPE, len(app.screen_stack)  # type: ignore[attr-defined]
-        for action in actions.of(scope):
-            for key in action.keys:
-                if action.id == "quit":
-                    continue
-                await press(pilot, key)
-                assert app.is_running and app._exception is None, (action.id, key)
-                while len(app.screen_stack) > depth:
-                    app.pop_screen()
-                if len(app.screen_stack) < depth:
-                    while len(app.screen_stack) > 1:
-                        app.pop_screen()
-                    await press(pilot, *keys)
-                if action.id == "filter":
-                    await press(pilot, "escape")
+@pytest.mark.parametrize("scope", actions.SCREENS)
+def test_every_key_is_bound_to_its_action(scope: actions.Scope) -> None:
+    """What the actions do is in tests/ui/test_every_action.py."""
+    bound = {one.key: one.action for one in actions.bindings(scope)}
+    for action in actions.of(scope):
+        for key in action.keys:
+            assert bound[key] == (f"sort_key({key!r})" if action.id == "sort_column" else action.call)
 
 
 async def test_the_palette_narrows_and_runs_on_the_screen_below() -> None:

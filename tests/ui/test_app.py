@@ -27,7 +27,8 @@ from tui.ui.panes.header import Costs
 from tui.ui.screens import advice, costs, market  # noqa: F401 - else they are imported in a thread, and opened later
 from tui.ui.screens.alerts import AlertsScreen, AlertTable
 
-SIZES = [(200, 60), (20, 5), (0, 0), (100, 30), (10, 2), (1, 1), (40, 8), (3, 1), (300, 100), (60, 11), (80, 24)]
+SIZES = [(20, 5), (0, 0), (10, 2), (1, 1), (40, 8), (3, 1), (60, 11), (100, 30)]
+"""Usual and large ones are those of tests/ui/test_snapshots.py."""
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ async def call_all(app: RackrateApp, pilot: Pilot[None], screens: tuple[str, ...
     """All actions of the screens, but for those that only open another one."""
     for screen in screens:
         await leave(app, pilot)
-        await opened(app, pilot, screen)  # type: ignore[arg-type]
+        await opened(app, pilot, screen, wait=False)  # type: ignore[arg-type]
         top = app.screen
         for action in actions.of(screen):  # type: ignore[arg-type]
             if not action.call or action.call in OPENS:
@@ -236,7 +236,7 @@ async def call_all(app: RackrateApp, pilot: Pilot[None], screens: tuple[str, ...
                 app.pop_screen()
                 await pilot.pause()
             if app.screen is not top:
-                await opened(app, pilot, screen)  # type: ignore[arg-type]
+                await opened(app, pilot, screen, wait=False)  # type: ignore[arg-type]
                 top = app.screen
 
 

@@ -250,6 +250,7 @@ class JobScreen(LogActions, JobActions):
     def action_whole_log(self) -> None:
         """The log alone, or with the facts again."""
         self._whole = not self._whole
-        self.query_one("#logpane").display = True
-        self.set_focus(self._log)
+        for pane in self.query("#logpane"):  # none where it was left before it was put together
+            pane.display = True
+            self.set_focus(self._log)
         self.redraw()
