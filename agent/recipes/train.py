@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -178,7 +179,7 @@ class Trainer:
         if last or self.step % self.settings.log_every == 0 or self.step == self.settings.steps:
             epoch = self.step * self.settings.batch_size / len(self.task.source)
             told = {"loss": loss, "epoch": epoch, **pace.since(self.step)}
-            self.journal.line(step=self.step, **told)
+            self.journal.line(step=self.step, time=int(time.time()), **told)
             self.scalars.add(self.step, {**told, "learning_rate": self.optimizer.param_groups[0]["lr"]})
 
     def _starts(self) -> None:
