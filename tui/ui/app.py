@@ -165,7 +165,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         self.travel_tick()
         if self.travel is None:
             self.note_events()
-        if self.governor.may_refresh():
+        if self.screen_stack and self.governor.may_refresh():  # none while the app is being taken down
             plot.put_in_force(self.governor.plots)
             self.redraw()
             for footer in self.screen.query(Footer):
