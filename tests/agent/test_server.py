@@ -22,7 +22,7 @@ from tests.support.agents import TOKEN, FakeAlerts, FakeMeter, alert, gpu, node_
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 ROUTES = ("/healthz", "/v1/node", "/v1/sample", "/v1/stream", "/v1/history", "/v1/usage", "/v1/alerts", "/metrics", "/schema")
 JOB_ROUTES = (
-    "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/signal", "/v1/jobs/{id}/start", "/v1/jobs/{id}/log", "/v1/uploads/{sha256}",
+    "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/signal", "/v1/jobs/{id}/start", "/v1/jobs/{id}/log", "/v1/jobs/{id}/curves", "/v1/uploads/{sha256}",
     "/v1/mps/{gpu}",
 )  # fmt: skip
 NODE_ROUTES = ("/v1/drain", "/v1/alerts/pauses", "/v1/alerts/pauses/{id}")
