@@ -138,7 +138,7 @@ def test_values_older_than_the_deadline_are_dropped_and_the_gpus_keep_their_iden
         assert sampler.wait(20)
         gpus.gate.clear()
         host.gate.clear()
-        until(lambda: sampler.sample(1).gpus[0].state == "error" and sampler.sample(1).host is None)
+        until(lambda: "unresponsive" in (sampler.sample(1).gpus[0].reason or "") and sampler.sample(1).host is None)
         sample = sampler.sample(2)
     gpu = sample.gpus[0]
     assert (gpu.index, gpu.uuid, gpu.model, gpu.utilization_ratio, gpu.processes) == (0, "GPU-1", "H100", None, None)

@@ -34,8 +34,7 @@ if number == "3" and not os.path.exists("lost"):
     open("lost", "w").close()
     os.kill(os.getppid(), signal.SIGKILL)  # as if its node were gone
     time.sleep(60)
-if os.path.exists("slow"):
-    signal.signal(signal.SIGTERM, lambda *_: (open(f"saved-{number}", "w").close(), sys.exit(0)))
+signal.signal(signal.SIGTERM, lambda *_: (open(f"saved-{number}", "w").close(), sys.exit(0)))
 for step in range(1, 9):
     print(json.dumps({"step": step, "loss": (rate - 0.3) ** 2 + 1 / step}), flush=True)
     time.sleep(0.03 if step < 3 or not os.path.exists("slow") else 60)
