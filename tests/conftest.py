@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # four processes share the cores already
+    os.environ.setdefault(_threads, "1")
+
 settings.register_profile("repeatable", derandomize=True, max_examples=60)
 settings.load_profile("default" if os.environ.get("RACKRATE_EXPLORE") else "repeatable")
 
