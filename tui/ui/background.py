@@ -5,6 +5,8 @@ Invariant: the loop of the app never waits for them; an error is a notice, and t
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from pricing.catalog import Catalog
     from tui.config import BudgetConfig, NodeConfig
     from tui.live import Live
+
+
+OPENED_OFTEN = ("node", "gpu", "jobs", "job", "palette", "alerts", "events", "costs", "budgets", "market", "help", "submit", "confirm")
+"""Screens whose modules are there before they are opened: an import in the loop would hold it for up to 200 ms."""
 
 
 class CatalogRead(Message):
@@ -79,6 +85,9 @@ class Background(Commands):
         except Exception as fault:  # noqa: BLE001 - without prices the fleet is still worth seeing
             error = f"The prices could not be read: {fault}"
         self.post_message(CatalogRead(catalog, error))
+        for name in OPENED_OFTEN:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(f"tui.ui.screens.{name}")
 
     def renew_prices(self) -> None:
         """Reads the prices again when `prices refresh` has brought others."""
