@@ -23,7 +23,6 @@ settings.load_profile("default" if os.environ.get("RACKRATE_EXPLORE") else "repe
 
 SLOW = (
     "end_to_end/test_sweep.py",
-    "agent/recipes/test_sweep_ray.py",
     "end_to_end/test_job_kills.py",
     "end_to_end/test_training.py",
     "end_to_end/test_kill.py",
@@ -36,6 +35,7 @@ SLOW = (
     "agent/test_simulate.py",
     "agent/test_daemon.py",
     "agent/test_schema.py",
+    "agent/recipes/test_sweep_ray.py",  # behind the others: one Ray at a time
 )
 SPREAD = (
     "end_to_end/test_job_kills.py",

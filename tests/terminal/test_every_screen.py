@@ -135,9 +135,9 @@ def test_a_paste_is_no_key_a_copy_reaches_the_buffer_and_another_client_sees_a_w
                 assert terminal.until(lambda: terminal.value("#{session_attached}") == "1", 5)
                 assert terminal.until(lambda: f"{size[0]}x{size[1] - 1}" == terminal.value("#{window_width}x#{window_height}"), 10)  # noqa: B023
                 client.newest = b""
-                client.send(b"a")
-                client.wait(b"No alerts")
-                terminal.wait("No alerts")
+                client.send(b"j")
+                client.wait(b"Simulated nodes run no jobs")
+                terminal.wait("Simulated nodes run no jobs")
                 client.send(b"\x1b")
                 terminal.wait("IDLE $/H")
                 assert terminal.until(lambda: "quit" in terminal.text().rstrip().split("\n")[-1], 10), "the footer is the last line"

@@ -241,8 +241,8 @@ async def call_all(app: RackrateApp, pilot: Pilot[None], screens: tuple[str, ...
                 top = app.screen
 
 
-TRIED = ((20, 5), *SIZES[::2]) if EXPLORE else ((20, 5), SIZES[-1])
-"""The table above is of a size between them; `make explore` looks at a third."""
+TRIED = ((20, 5), *SIZES[::2]) if EXPLORE else ((20, 5),)
+"""The table above is of 120x36, the test of what is empty of 80x24; `make explore` looks at larger ones too."""
 
 
 @pytest.mark.parametrize("size", TRIED, ids=lambda size: f"{size[0]}x{size[1]}")
