@@ -38,8 +38,8 @@ from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
 from tui.ui.theme import ANSI, DARK, NAMES, THEMES
 from tui.ui.time_travel import IN_REPLAY, TimeTravel, Travel
-from tui.ui.widgets import plot
 from tui.ui.typed_early import TypedEarly
+from tui.ui.widgets import plot
 from tui.ui.widgets.status import FilterBar, Footer
 
 if TYPE_CHECKING:

@@ -64,10 +64,6 @@ class Background(Commands):
     _retry_seconds = RETRY_SECONDS
     _ledger_thread: threading.Thread | None = None
 
-    def redraw(self) -> None:
-        """Redraws the screen on top."""
-        raise NotImplementedError
-
     def _read_catalog(self) -> None:
         threading.Thread(target=self._import_slowly, name="rackrate-catalog", daemon=True).start()
 

@@ -30,10 +30,6 @@ class Happenings(Navigation):
         self.events = EventLog()
         self._past_asked: set[str] = set()
 
-    def redraw(self) -> None:
-        """Redraws the screen on top."""
-        raise NotImplementedError
-
     def note_events(self) -> None:
         """What changed since the last look goes into the list."""
         self.events.look(self.fleet, self.clock(), self.now(), self.costs.alerts)

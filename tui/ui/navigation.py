@@ -46,6 +46,10 @@ class Navigation(MoneyScreens):
         self._states: dict[Place, Kept] = {}
         self._of_kind: dict[str, dict[str, Any]] = {}
 
+    def redraw(self) -> None:
+        """Redraws the screen on top."""
+        raise NotImplementedError
+
     # -- the way ------------------------------------------------------------------------------------------------------
 
     def push_screen(self, screen: Any, *arguments: Any, **options: Any) -> Any:

@@ -79,10 +79,6 @@ class TimeTravel(Navigation):
     _parked: Fleet | None = None
     _live_costs: Costs = Costs()
 
-    def redraw(self) -> None:
-        """Redraws the screen on top."""
-        raise NotImplementedError
-
     def time_text(self, at: datetime) -> str:
         """`Nov 30 14:05:10`."""
         raise NotImplementedError
