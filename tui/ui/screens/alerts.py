@@ -61,7 +61,7 @@ ALERT_COLUMNS: tuple[Column, ...] = (
     _column("severity", "SEVERITY", 8, 2, lambda row: severity_text(row.alert)),
     _column("node", "NODE", 16, 1, lambda row: row.alert.node),
     _column("rule", "RULE", 13, 3, lambda row: row.alert.rule.replace("_", " ")),
-    _column("gpu", "GPU", 3, 4, lambda row: row.gpu, align="right"),
+    _column("gpu", "GPU", 3, 4, lambda row: row.gpu),
     _column("reading", "READING", 15, 4, lambda row: row.alert.reading or fmt.UNKNOWN, flex=True),
     _column("threshold", "LIMIT", 14, 5, lambda row: row.alert.threshold or fmt.UNKNOWN, flex=True),
     _column("since", "FOR", 4, 2, lambda row: fmt.age(row.age_seconds), align="right"),

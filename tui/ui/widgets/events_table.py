@@ -17,7 +17,7 @@ from tui.ui.widgets.arranged_table import ArrangedTable
 EVENT_COLUMNS: tuple[Column, ...] = (
     Column(id="when", title="WHEN", width=12, priority=3, sort_key="1", descending=True,
            value=lambda row, now: (row.event.at, row.event.number), text=lambda row, now: ""),
-    Column(id="age", title="AGO", width=5, priority=1, align="right",
+    Column(id="age", title="AGO", width=5, priority=1,
            value=lambda row, now: None, text=lambda row, now: fmt.age(row.event.age_seconds(row.at))),
     Column(id="kind", title="KIND", width=6, priority=2, sort_key="2",
            value=lambda row, now: row.event.kind, text=lambda row, now: row.event.kind),
