@@ -22,7 +22,7 @@ Up to one row length that was not written yet is lost when the agent is killed; 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -36,9 +36,9 @@ from agent.meter_cpu import CpuClaim, CpuTrack
 from agent.meter_driver import inventory_known, reading_age_ms
 from agent.meter_holders import UNREADABLE
 from agent.meter_interruptions import Interruptions
-from agent.meter_placement import PlacementRef, placement_facts, refines
-from agent.meter_store import Kept, MeterStore, Retention
-from agent.meter_track import Stretch, Track
+from agent.meter_roster import Roster
+from agent.meter_store import MeterStore, Retention
+from agent.meter_track import Stretch
 from agent.meter_use import use_of_parts
 from agent.meter_waiting import Waiting
 
@@ -72,19 +72,15 @@ class Meter:
         self._durable = durable
         self._lock = threading.RLock()
         self._restored = store.kept()
-        self._placement = store.placement()
         self._interruptions = Interruptions(store.interruptions())
         self._booted_at: datetime | None = None
-        self._instance_type = self._placement and self._placement.facts.instance_type
-        self._tracks: dict[str | None, Track] = {}
-        self._retired: list[Kept] = []
-        self._info: wire.NodeInfo | None = None
         self._first_ms: int | None = None
         self._claims: Mapping[str, tuple[Claim, ...]] = {}
         self._at_ms = self._observed_ms = max((one.until_ms for one in self._restored), default=0)
         self._started = self._closed = self._given_time = False
         self._waiting = Waiting()
         self._rows: list[Stretch] = self._waiting.rows
+        self._roster = Roster(node, row_ms, self._rows, store.placement())
         self._cpu_claims: tuple[CpuClaim, ...] = ()
         self._cpu = CpuTrack(row_ms, self._rows)
         self._problem: str | None = None
@@ -178,7 +174,7 @@ class Meter:
             self._advance(None, tick)
             self._at_ms = tick.at_ms
             self._observed_ms += 0 if tick.stepped_from_ms is None else tick.at_ms - tick.stepped_from_ms
-            for uuid, track in self._tracks.items():
+            for uuid, track in self._roster.tracks.items():
                 if uuid is not None and track.seen is not None and track.tenure.measured:
                     track.enter(claimed_tenure(track.seen, given.get(uuid, ()), self._projects), track.placement)
             self._enter_cpu()
@@ -187,7 +183,8 @@ class Meter:
         """The cloud told something: that it ends this node is written down at once. See `meter_interruptions`."""
         with self._lock:
             if not self._closed:
-                self._interruptions.take(notice, self._booted_at, None if self._info is None else self._info.boot_id)
+                info = self._roster.info
+                self._interruptions.take(notice, self._booted_at, None if info is None else info.boot_id)
                 self._keep_interruptions()
 
     def _keep_interruptions(self) -> None:
@@ -208,16 +205,16 @@ class Meter:
         """Writes the finished rows, in one transaction. What cannot be written stays, and `problem` says why."""
         with self._lock:
             self._keep_interruptions()
-            if not self._rows and not self._retired:
+            if not self._rows and not self._roster.unwritten:
                 return
             try:
-                self._store.append(self._rows, self._kept(), self._placement)
+                self._store.append(self._rows, self._roster.kept(), self._roster.placement)
             except StateDirectoryError as error:
                 self._waiting.failed()
                 self._report(f"usage cannot be written now and waits in memory: {error}")
                 return
             self._waiting.written()
-            self._retired.clear()
+            self._roster.written()
             self._report(None)
             self._retention.prune(self._store, self._at_ms)
 
@@ -238,7 +235,7 @@ class Meter:
         tick = self._tick(at_ms) if self._started else None
         if tick is not None:
             self._advance(None, tick)
-            for track in self._tracks.values():
+            for track in self._roster.tracks.values():
                 track.finish()
             self._cpu.finish()
         self.flush()
@@ -261,30 +258,16 @@ class Meter:
         if not inventory_known(sample) and at_ms - self._first_ms < START_WAIT_MS:
             return
         self._started = True
-        if self._placement is None:
-            self._begin_record(sample, info)
-        for one in self._restored:
-            self._tracks[one.gpu] = self._track(one.gpu, one.until_ms, one.model)
+        roster = self._roster
+        if roster.placement is None:
+            roster.begin(sample.gpus, info, self._first_ms)
+        roster.restore(self._restored)
         self._cpu.skip(at_ms)
-        for track in self._tracks.values():
+        for track in roster.tracks.values():
             track.down(self._first_ms, "agent_stopped")
             track.down(at_ms, "starting")
         if sample.gpus:
-            self._retire_all_but({gpu.uuid for gpu in sample.gpus})
-
-    def _begin_record(self, sample: wire.Sample, info: wire.NodeInfo) -> None:
-        """A new record: what is there now has been there since the agent's start."""
-        assert self._first_ms is not None
-        models = [gpu.model for gpu in sample.gpus]
-        self._placement = PlacementRef(placement_facts(self._node, info, len({gpu.uuid for gpu in sample.gpus}), models))
-        for gpu in sample.gpus:
-            self._tracks[gpu.uuid] = self._track(gpu.uuid, self._first_ms, gpu.model)
-        if not sample.gpus:
-            self._tracks[None] = self._track(None, self._first_ms, None)
-
-    def _track(self, gpu: str | None, starts_ms: int, model: str | None) -> Track:
-        assert self._placement is not None
-        return Track(gpu, starts_ms, self._row_ms, self._rows, self._placement, model)
+            roster.retire_all_but({gpu.uuid for gpu in sample.gpus})
 
     # The time since the last sample
 
@@ -296,7 +279,7 @@ class Meter:
             self._interruptions.suspended()
         read = sample is not None and reading_age_ms(sample) <= OLD_READING_MS
         gpus = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None and read else {}
-        for uuid, track in self._tracks.items():
+        for uuid, track in self._roster.tracks.items():
             gpu = gpus.get(uuid) if uuid is not None else None
             seen = not stalled and track.tenure.measured
             joules, source = track.read_energy(gpu, until, seen) if read else (None, None)
@@ -317,75 +300,24 @@ class Meter:
     def _enter(self, sample: wire.Sample, info: wire.NodeInfo) -> None:
         """Which GPUs there are, what the node is, and who holds what."""
         gpus = {gpu.uuid: gpu for gpu in sample.gpus}
-        changed = self._meet(gpus)
-        if changed or info is not self._info:
-            self._place(info, gpus)
-        assert self._placement is not None
+        placement = self._roster.enter(gpus, info, self._at_ms)
         age_ms = reading_age_ms(sample)
         hung = age_ms > self._stall_ms
-        for uuid, track in self._tracks.items():
+        for uuid, track in self._roster.tracks.items():
             tenure = tenure_now(uuid, gpus, self._claims, self._projects, hung)
             if tenure is UNREADABLE and age_ms > OLD_READING_MS and track.tenure.measured:
                 tenure = track.tenure  # the driver is late: who held the GPU holds it still
             elif uuid is not None and tenure.measured:
                 track.seen = gpus[uuid]
-            track.enter(tenure, self._placement)
+            track.enter(tenure, placement)
         self._enter_cpu()
 
     def _enter_cpu(self) -> None:
-        assert self._placement is not None
-        facts = self._placement.facts
-        tenures = tuple(track.tenure for track in self._tracks.values())
-        self._cpu.enter(self._cpu_claims, tenures, self._placement, (facts.vcpus, facts.memory_bytes))
-
-    def _meet(self, gpus: Mapping[str, wire.Gpu]) -> bool:
-        """Takes in GPUs seen for the first time; True when the GPUs, or what is known of them, changed."""
-        changed = False
-        for uuid, gpu in gpus.items():
-            track = self._tracks.get(uuid)
-            if track is None:
-                track = self._tracks[uuid] = self._track(uuid, self._at_ms, None)
-                changed = True
-            if not track.energy.primed:
-                track.read_energy(gpu, self._at_ms, False)
-            if gpu.model is not None and gpu.model != track.model:
-                track.model, changed = gpu.model, True
-        if gpus and None in self._tracks:
-            self._retire_all_but(self._tracks.keys() - {None})
-        return self._meet_host() or changed
-
-    def _meet_host(self) -> bool:
-        if self._tracks:
-            return False
-        self._tracks[None] = self._track(None, self._at_ms, None)
-        return True
-
-    def _place(self, info: wire.NodeInfo, gpus: Collection[str]) -> None:
-        """The placement in force from now on. One that was not written yet is completed instead of replaced."""
-        self._info = info
-        if self._instance_type is not None and info.instance_type not in (None, self._instance_type):
-            self._retire_all_but({*gpus, None})
-            self._meet_host()
-        self._instance_type = info.instance_type or self._instance_type
-        facts = self._facts(info)
-        current = self._placement
-        if current is not None and current.facts == facts:
-            return
-        if current is not None and current.id is None and refines(current.facts, facts):
-            current.facts = facts
-        else:
-            self._placement = PlacementRef(facts)
-
-    def _facts(self, info: wire.NodeInfo) -> wire.Placement:
-        gpus = [track for track in self._tracks.values() if track.gpu is not None]
-        models = {gpu.uuid: gpu.model for gpu in info.gpus}
-        return placement_facts(self._node, info, len(gpus), [track.model or models.get(track.gpu or "") for track in gpus])
-
-    def _retire_all_but(self, uuids: Collection[str | None]) -> None:
-        for uuid in [uuid for uuid in self._tracks if uuid not in uuids]:
-            track = self._tracks.pop(uuid)
-            track.finish()
-            self._retired.append(Kept(uuid, track.model, track.starts_ms, tracked=False))
+        placement = self._roster.placement
+        assert placement is not None
+        facts = placement.facts
+        tenures = tuple(track.tenure for track in self._roster.tracks.values())
+        self._cpu.enter(self._cpu_claims, tenures, placement, (facts.vcpus, facts.memory_bytes))
 
     # To the disk
 
@@ -396,11 +328,6 @@ class Meter:
         settled = self._first_ms is not None and self._at_ms - self._first_ms >= SETTLE_MS
         if self._first_ms is not None and self._waiting.due(batched=self._batching(), settled=settled):
             self.flush()
-
-    def _kept(self) -> list[Kept]:
-        """Where each GPU's finished rows end. One that came back within the same flush is not retired."""
-        here = [Kept(track.gpu, track.model, track.starts_ms) for track in self._tracks.values()]
-        return [one for one in self._retired if one.gpu not in self._tracks] + here
 
     def _report(self, problem: str | None) -> None:
         self._problem = problem
