@@ -168,7 +168,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         if self.screen_stack and self.governor.may_refresh():  # none while the app is being taken down
             plot.put_in_force(self.governor.plots)
             self.redraw()
-            for footer in self.screen.query(Footer):
+            for footer in self.seen.query(Footer):
                 footer.show_rate(self.governor.rate_text())
 
     def on_app_blur(self, event: events.AppBlur) -> None:
@@ -180,10 +180,10 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         self.tick()
 
     def redraw(self) -> None:
-        """Redraws the screen on top."""
+        """Redraws the screen on top; one that is seen around a dialog does not stand still either."""
         self._totals = None
-        if self.screen_stack and isinstance(self.screen, RackrateScreen) and self.screen.is_mounted:
-            self.screen.redraw()
+        if self.screen_stack and isinstance(self.seen, RackrateScreen) and self.seen.is_mounted:
+            self.seen.redraw()
 
     def _repaint(self) -> None:
         """Paints everything anew: the shell wrote on the screen while the app was suspended."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from textual.await_complete import AwaitComplete
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 
 from tui.ui import actions
 from tui.ui.lines import Line
@@ -49,6 +49,11 @@ class Navigation(MoneyScreens):
     def redraw(self) -> None:
         """Redraws the screen on top."""
         raise NotImplementedError
+
+    @property
+    def seen(self) -> Screen[Any]:
+        """The screen on top, or the one that is seen around a dialog. ScreenStackError: there is none (any more)."""
+        return next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen)), self.screen)
 
     # -- the way ------------------------------------------------------------------------------------------------------
 

@@ -169,8 +169,8 @@ class TimeTravel(Navigation):
 
     def _say(self, text: str) -> None:
         with suppress(ScreenStackError):  # the app ends meanwhile
-            if isinstance(self.screen, RackrateScreen):
-                self.screen.note(text, "dim")
+            if isinstance(self.seen, RackrateScreen):
+                self.seen.note(text, "dim")
 
     def keep_past(self, nodes: Sequence[NodeConfig]) -> None:
         """Keeps the last minutes from now on, unless they are kept already."""
@@ -240,8 +240,8 @@ class TimeTravel(Navigation):
     def _fit(self) -> None:
         """A mark needs its line, also on a low screen."""
         with suppress(ScreenStackError):
-            if isinstance(self.screen, RackrateScreen):
-                self.screen.fit_rows()
+            if isinstance(self.seen, RackrateScreen):
+                self.seen.fit_rows()
             self.redraw()
 
     # -- going there -----------------------------------------------------------------------------------------------------
