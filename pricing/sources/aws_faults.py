@@ -43,7 +43,6 @@ BROKEN = frozenset(
     {"InternalError", "InternalErrorException", "InternalFailure", "InternalServerException", "ServiceUnavailable"}
 )
 RENEW = "renew it (`aws sso login`, or the way you got it) and try again"
-SERVED = "the prices that ship with the program serve meanwhile"
 
 
 class Verdict(NamedTuple):
@@ -109,15 +108,15 @@ def _unanswered(error: Exception, what: str, region: str) -> Verdict:
     if isinstance(error, boto.ProfileNotFound):
         return Verdict(NoCredentials(f"{_said(error)}: write the name of one in ~/.aws/config, or set none."))
     if isinstance(error, boto.NoCredentialsError | boto.NoAuthTokenError):
-        return Verdict(NoCredentials(f"No AWS key was found: run `aws configure` (or `aws sso login`); {SERVED}."))
+        return Verdict(NoCredentials("No AWS key was found: run `aws configure` (or `aws sso login`)."))
     if isinstance(error, boto.PartialCredentialsError | boto.CredentialRetrievalError | boto.MetadataRetrievalError):
-        return Verdict(NoCredentials(f"The AWS key could not be read ({_said(error)}): check ~/.aws/config; {SERVED}."))
+        return Verdict(NoCredentials(f"The AWS key could not be read ({_said(error)}): check ~/.aws/config."))
     if isinstance(error, boto.NoRegionError | boto.InvalidRegionError):
         return Verdict(UnknownRegion(f"AWS has no region {region[:40]!r}: write one like us-east-1."))
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError | boto.IncompleteReadError):
         return Verdict(
             Unreachable(
-                f"{what} cannot be reached ({_said(error)}): check the network, the proxy and VPC endpoints; {SERVED}."
+                f"{what} cannot be reached ({_said(error)}): check the network, the proxy and VPC endpoints."
             ),
             True,
         )

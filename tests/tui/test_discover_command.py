@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pricing.sources.aws_session import AwsSession
 from tests.support.aws_stubs import Aws
 from tests.support.cli import Done, rackrate_here, write_config
 from tui import price_sources
@@ -81,3 +82,15 @@ def test_wrong_words_and_a_key_without_permission_are_sentences(run: Run, aws: A
     aws.refuse("ec2", ASKED, "UnauthorizedOperation")
     done = run()
     assert done.code == 1 and "ec2:DescribeInstances" in done.err
+
+
+def test_without_a_key_it_says_what_it_needs_and_nothing_of_prices(run: Run, aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(price_sources, "aws_session", AwsSession)
+    done = run()
+    assert done.code == 1 and "aws configure" in done.err and "all it needs is ec2:DescribeInstances." in done.err
+    assert "price" not in done.err

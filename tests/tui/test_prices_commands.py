@@ -117,6 +117,7 @@ def test_a_cloud_without_a_key_fails_only_a_refresh_that_names_it(run: Run, serv
     serve(FakeSource("aws", [price("20.5")]), FakeSource("gcp", [], NoCredentials("Set a key.")))
     done = run("prices", "refresh")
     assert done.code == 0 and "gcp: Set a key." in done.err
+    assert done.err.count("those that ship with the program") == 1
     assert run("prices", "refresh", "--cloud", "gcp").code == 1
     assert run("prices", "refresh", "--cloud", "gcp", "--cloud", "aws").code == 4
 

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from pricing.sources.aws_instances import Instance
     from pricing.sources.aws_session import AwsSession
 
+NEEDS = "ec2:DescribeInstances"
+
 
 def discover(context: Context, arguments: argparse.Namespace) -> ExitCode:
     """Lists them, or adds them with --add."""
+    from pricing.sources import NoCredentials
     from pricing.sources.aws_instances import running_instances
     from tui.commands.capacity import of_each, regions_of
     from tui.commands.nodes import tags_of
@@ -39,7 +42,10 @@ def discover(context: Context, arguments: argparse.Namespace) -> ExitCode:
         return running_instances(session, region, tags, (lambda name: True) if tags else has_gpus)
 
     with aws_session() as session:
-        parts = of_each(session, regions, "instances", read)
+        try:
+            parts = of_each(session, regions, "instances", read)
+        except NoCredentials as fault:
+            raise NoCredentials(f"{str(fault).removesuffix('.')}; all it needs is {NEEDS}.") from None
     found = [one for part in parts.values() for one in part]
     lost = len(parts) < len(regions)
     known = {node.url for node in context.config.nodes}

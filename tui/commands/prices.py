@@ -176,6 +176,8 @@ def _print_summary(summary: Summary) -> None:
             say(f"rackrate: {cloud.cloud}: {fmt.clean(cloud.fault)}")
         sentences = [sentence for _, sentence in (*cloud.result.refused, *cloud.result.warned)]
         say_some([*sentences, *(f"{one.where}: {one.reason}" for one in cloud.skipped)])
+    if any(cloud.fault for cloud in summary.clouds):
+        say("(what could not be read costs what it did before: by the newest price that is kept, else by those that ship with the program)")
 
 
 def say_some(sentences: Sequence[str]) -> None:
