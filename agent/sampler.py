@@ -16,6 +16,7 @@ import msgspec
 
 from agent import wire
 from agent.sensors import Reading, Sensor
+from agent.sensors.lane import Lane
 
 log = logging.getLogger(__name__)
 
@@ -49,29 +50,29 @@ class Sampler:
     ) -> None:
         self._node = node
         self._now = now
-        self._lanes = [_Lane(sensor, deadline_seconds, clock, now) for sensor in sensors]
+        self._readers = [_Reader(sensor, deadline_seconds, clock, now) for sensor in sensors]
 
     def start(self) -> None:
         """Starts one daemon thread a sensor; returns at once."""
-        for lane in self._lanes:
-            lane.start()
+        for reader in self._readers:
+            reader.start()
 
     def wait(self, timeout_seconds: float) -> bool:
         """True as soon as every sensor has read (or failed) once; False when the time is over first."""
         end = time.monotonic() + timeout_seconds
-        return all([lane.tried.wait(max(end - time.monotonic(), 0.0)) for lane in self._lanes])
+        return all([reader.tried.wait(max(end - time.monotonic(), 0.0)) for reader in self._readers])
 
     def close(self) -> None:
         """Stops the threads and closes the sensors; one that hangs is left behind with its sensor open."""
-        for lane in self._lanes:
-            lane.stop()
+        for reader in self._readers:
+            reader.stop()
         end = time.monotonic() + _CLOSE_SECONDS
-        for lane in self._lanes:
-            lane.close(max(end - time.monotonic(), 0.0))
+        for reader in self._readers:
+            reader.close(max(end - time.monotonic(), 0.0))
 
     def sample(self, sequence: int) -> wire.Sample:
         """The newest reading of each sensor, with a report for each."""
-        views = [lane.view() for lane in self._lanes]
+        views = [reader.view() for reader in self._readers]
         readings = [reading for reading, _ in views]
         return wire.Sample(
             node=self._node,
@@ -85,7 +86,7 @@ class Sampler:
         )
 
 
-class _Lane:
+class _Reader:
     """One sensor and its thread."""
 
     def __init__(self, sensor: Sensor, deadline_seconds: float, clock: Callable[[], float], now: Callable[[], datetime]) -> None:
@@ -98,34 +99,30 @@ class _Lane:
         self._now = now
         self._result = _Result()
         self._started_at: float | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"sensor-{sensor.name}", daemon=True)
+        self._lane = Lane(f"sensor-{sensor.name}", self._subject)
         self.tried = threading.Event()
 
     def start(self) -> None:
         self._started_at = self._clock()
-        self._thread.start()
+        self._lane.start(self._run)
 
     def stop(self) -> None:
-        self._stop.set()
+        self._lane.ask_to_stop()
 
     def close(self, timeout_seconds: float) -> None:
-        if self._thread.ident is not None:
-            self._thread.join(timeout_seconds)
-        if self._thread.is_alive():
-            log.warning("%s does not answer; it is left behind", self._subject)
+        if not self._lane.stop(timeout_seconds):
             return
         try:
             self._sensor.close()
         except Exception:
             log.exception("%s did not close", self._subject)
 
-    def _run(self) -> None:
+    def _run(self, stop: threading.Event) -> None:
         due = time.monotonic()
-        while not self._stop.is_set():
+        while not stop.is_set():
             self._read_once()
             due = max(due + self._sensor.interval_seconds, time.monotonic())
-            self._stop.wait(due - time.monotonic())
+            stop.wait(due - time.monotonic())
 
     def _read_once(self) -> None:
         self._started_at = begin = self._clock()

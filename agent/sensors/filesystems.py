@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from agent import wire
+from agent.sensors.lane import Lane
 
 log = logging.getLogger(__name__)
 
@@ -28,35 +29,31 @@ class FilesystemLane:
     """Looks at the file systems every ten seconds in a daemon thread, which starts with the first question."""
 
     def __init__(self) -> None:
-        self._stop = threading.Event()
+        self._lane = Lane("filesystems", "file system")
         self._looked = threading.Event()
-        self._thread: threading.Thread | None = None
         self._found: tuple[wire.Filesystem, ...] = ()
         self._found_at = 0.0
 
     def latest(self) -> tuple[wire.Filesystem, ...]:
         """What the last look found; empty when that is more than a minute ago (a disk hangs)."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="filesystems", daemon=True)
-            self._thread.start()
+        if not self._lane.started:
+            self._lane.start(self._run)
             self._looked.wait(_FIRST_LOOK_SECONDS)
         return self._found if time.monotonic() - self._found_at < STALE_SECONDS else ()
 
     def close(self) -> None:
         """Tells the thread to end; a hanging one is left behind."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(_FIRST_LOOK_SECONDS)
+        self._lane.stop(_FIRST_LOOK_SECONDS)
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             try:
                 self._found = filesystems()
                 self._found_at = time.monotonic()
             except Exception:
                 log.exception("the file systems could not be listed")
             self._looked.set()
-            self._stop.wait(INTERVAL_SECONDS)
+            stop.wait(INTERVAL_SECONDS)
 
 
 def filesystems() -> tuple[wire.Filesystem, ...]:

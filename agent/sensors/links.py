@@ -16,6 +16,7 @@ import msgspec
 import pynvml
 
 from agent.sensors import nvml_calls as calls
+from agent.sensors.lane import Lane
 
 EVERY_SECONDS = 10.0
 """From one round over all GPUs to the next. In one go: to wake for each GPU alone costs five times the CPU."""
@@ -70,8 +71,7 @@ class LinkWatcher:
         self._records: dict[int, LinkRecord] = {}
         self._before: dict[int, _Counters] = {}
         self._states: dict[int, _States] = {}
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lane = Lane("links", "driver (PCIe and NVLink)")
 
     def watch(self, index: int, handle: Any) -> None:
         """Reads this GPU from now on."""
@@ -90,20 +90,12 @@ class LinkWatcher:
         return found if found and self._clock() - found.taken_clock <= STALE_AFTER * self._every else None
 
     def start(self) -> None:
-        """Starts the thread, once (daemon: a call that never returns cannot hold up the end)."""
-        if self._thread is None:
-            self._stop = threading.Event()
-            self._thread = threading.Thread(target=self._run, args=(self._stop,), name="links", daemon=True)
-            self._thread.start()
+        """Starts the thread, once."""
+        self._lane.start(self._run)
 
     def stop(self, timeout_seconds: float = 1.0) -> bool:
         """Ends the thread; False when the driver still holds it, and then NVML must not be shut down."""
-        self._stop.set()
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_seconds)
-        ended = not self._thread.is_alive()
-        self._thread = None
+        ended = self._lane.stop(timeout_seconds)
         self._handles, self._records, self._before, self._states = {}, {}, {}, {}
         return ended
 
@@ -133,7 +125,7 @@ class LinkWatcher:
                 values["nvlinks_down"] = self._down(index, handle, values["nvlinks"])
             except pynvml.NVMLError:
                 return  # it is being lost: the sample says so
-        if index in self._handles:
+        if self._handles.get(index) is handle:
             values["links_at"] = self._now()
             self._records[index] = LinkRecord(values=values, unsupported=tuple(unsupported), taken_clock=self._clock())
 

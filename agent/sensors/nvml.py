@@ -116,7 +116,7 @@ class NvmlSensor:
 
     def close(self) -> None:
         """Stops counting XIDs and reading links, and shuts NVML down, unless a thread of ours still hangs in it."""
-        ended = self._shared.links.stop() and self._shared.xids.stop()
+        ended = all([self._shared.links.stop(), self._shared.xids.stop()])
         if self._open and ended:
             _shutdown()
         self._open = False

@@ -10,10 +10,13 @@ import ctypes
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 import pynvml
+
+from agent.sensors.lane import Lane
 
 WAIT_SECONDS = 1.0
 """How long one wait blocks in the driver; `stop` takes as long."""
@@ -55,8 +58,7 @@ class XidWatcher:
         self._indexes: dict[int, int] = {}
         self._records: dict[int, XidRecord] = {}
         self._unsupported: set[int] = set()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lane = Lane("xid", "driver (XID events)")
 
     def watch(self, index: int, handle: Any) -> None:
         """Counts this GPU's events: from `start` on, or from the next wait when the thread already runs."""
@@ -72,8 +74,8 @@ class XidWatcher:
         return index not in self._unsupported
 
     def start(self) -> None:
-        """Registers the GPUs and starts the waiting thread, once (daemon: a wait that never returns cannot hold up the end)."""
-        if self._thread is not None:
+        """Registers the GPUs and starts the waiting thread, once."""
+        if self._lane.started:
             return
         try:
             events = pynvml.nvmlEventSetCreate()
@@ -81,18 +83,11 @@ class XidWatcher:
             self._refuse_all()
             return
         self._register(events)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(events, self._stop), name="xid", daemon=True)
-        self._thread.start()
+        self._lane.start(partial(self._run, events))
 
     def stop(self, timeout_seconds: float = 2.5) -> bool:
         """Ends the thread; False when the driver still holds it, and then NVML must not be shut down."""
-        self._stop.set()
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_seconds)
-        ended = not self._thread.is_alive()
-        self._thread = None
+        ended = self._lane.stop(timeout_seconds)
         with self._lock:
             self._pending, self._indexes = [], {}
         return ended

@@ -102,7 +102,9 @@ def test_a_look_that_fails_leaves_the_lane_alive(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("no table")
 
     monkeypatch.setattr(module, "filesystems", fail)
-    lane = FilesystemLane()
+    lane, before = FilesystemLane(), threading.enumerate()
     assert lane.latest() == ()
-    assert lane._thread is not None and lane._thread.is_alive()
+    (thread,) = (one for one in threading.enumerate() if one.name == "filesystems" and one not in before)
+    assert thread.is_alive()
     lane.close()
+    assert not thread.is_alive()
