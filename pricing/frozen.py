@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pricing import calendar, charges
 from pricing.books import Books, Charge
 from pricing.ledger_cpu import has_rows
+from pricing.ledger_cpu_hours import MEMORY_S, VCPU_S
 from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY
 from pricing.ledger_totals import Total, totals
 from pricing.price_steps import Steps
@@ -102,8 +103,9 @@ def _cpu_print(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> 
     if not has_rows(connection, starts_ms, ends_ms):
         return ()
     return connection.execute(
-        "SELECT SUM(rows), SUM((ends_ms - starts_ms) * ABS(vcpus) / 1000), SUM((ends_ms - starts_ms) * ABS(memory) / 1000)"
-        " FROM cpu_usage WHERE hour >= ? AND hour < ?",
+        f"SELECT SUM(rows), SUM(vcpu_s), SUM(memory_s) FROM (SELECT rows, {VCPU_S} AS vcpu_s, {MEMORY_S} AS memory_s"
+        " FROM cpu_usage WHERE hour >= ?1 AND hour < ?2"
+        " UNION ALL SELECT rows, vcpu_s, memory_s FROM cpu_hours WHERE at >= ?1 AND at < ?2)",
         (starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS)),
     ).fetchone()
 

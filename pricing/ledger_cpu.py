@@ -2,15 +2,17 @@
 
 Invariant: whole numbers only; a row lies within one UTC hour and its amounts do not change within it, so any cut of it is
 exact. An agent's rows of one moment (what its jobs hold, and from whom it is taken) sum to 0. `part` is 0 for a job, else 1
-+ the place in `usage.KINDS` of what it is taken from. These rows are not rolled up by retention: few nodes have them.
++ the place in `usage.KINDS` of what it is taken from. What retention rolled up is in `ledger_cpu_hours`.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from pricing import ledger_cpu_hours
+from pricing.ledger_cpu_hours import CpuTotal
 from pricing.ledger_dictionary import Dictionary
 from pricing.ledger_merge import HOUR_MS
 from pricing.ledger_totals import Among
@@ -32,16 +34,6 @@ TABLES = (
 
 UNUSED_UNITS = 10**9
 """What is unused of an amount is told in so many parts of it, rounded up."""
-
-
-class CpuTotal(NamedTuple):
-    """`vcpu_ms`: millionths of a vCPU x ms; `memory_ms`: MiB x ms. Below 0 for those from whom it is taken."""
-
-    placement_id: int
-    part: int
-    holder_id: int
-    vcpu_ms: int
-    memory_ms: int
 
 
 _Ids = tuple[int, int, int, int, int]
@@ -106,11 +98,14 @@ def _hours(start: int, ends_ms: int) -> Sequence[tuple[int, int]]:
 def has_rows(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> bool:
     """Whether there may be any in the hours of [starts_ms, ends_ms)."""
     hours = starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS)
-    return connection.execute("SELECT 1 FROM cpu_usage WHERE hour >= ? AND hour < ? LIMIT 1", hours).fetchone() is not None
+    return any(
+        connection.execute(f"SELECT 1 FROM {table} WHERE {hour} >= ? AND {hour} < ? LIMIT 1", hours).fetchone()
+        for table, hour in (("cpu_usage", "hour"), ("cpu_hours", "at"))
+    )
 
 
 def cpu_totals(connection: sqlite3.Connection, starts_ms: int, ends_ms: int, among: Among | None = None) -> Iterator[CpuTotal]:
-    """The sums of [starts_ms, ends_ms), exact however it cuts the rows."""
+    """The sums of [starts_ms, ends_ms), exact however it cuts the rows; those of one place may come several times."""
     where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
     length = "(MIN(ends_ms, ?) - MAX(starts_ms, ?))"
     yield from map(
@@ -123,25 +118,21 @@ def cpu_totals(connection: sqlite3.Connection, starts_ms: int, ends_ms: int, amo
             ),
         ),
     )  # fmt: skip
+    yield from ledger_cpu_hours.totals(connection, starts_ms, ends_ms, among)
 
 
 def unused_totals(
     connection: sqlite3.Connection, starts_ms: int, ends_ms: int, among: Among | None = None
 ) -> Iterator[CpuTotal]:
     """Of what is taken from holders of GPUs, as much as was unused of what they held in the same hour, x `UNUSED_UNITS`."""
-    where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
-    length, held = "(MIN(ends_ms, ?) - MAX(starts_ms, ?))", KINDS.index("held")
+    held = KINDS.index("held")
+    taken, values = _taken(connection, 1 + held, starts_ms, ends_ms, among)
     sums: dict[tuple[int, int], list[int]] = {}
     for placement_id, holder_id, vcpu_ms, memory_ms, share_ms, unused in connection.execute(
-        "SELECT placement_id, holder_id, vcpu_ms, memory_ms, share_ms, measured_share_ms - busy FROM ("
-        f"SELECT hour, placement_id, holder_id, SUM({length} * vcpus) AS vcpu_ms, SUM({length} * memory) AS memory_ms"
-        f" FROM cpu_usage WHERE part = ? AND hour >= ? AND hour < ? AND starts_ms < ? AND ends_ms > ?{where}"
-        " GROUP BY hour, placement_id, holder_id) AS taken JOIN hours USING (placement_id, holder_id)"
-        " WHERE at = hour AND kind = ? AND busy < measured_share_ms",
-        (
-            *(ends_ms, starts_ms) * 2, 1 + held, starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS), ends_ms, starts_ms, *ids, held,
-        ),
-    ):  # fmt: skip
+        f"SELECT placement_id, holder_id, vcpu_ms, memory_ms, share_ms, measured_share_ms - busy FROM ({taken}) AS taken"
+        " JOIN hours USING (placement_id, holder_id) WHERE at = hour AND kind = ? AND busy < measured_share_ms",
+        (*values, held),
+    ):
         units = -(-unused * UNUSED_UNITS // share_ms)
         amounts = sums.setdefault((placement_id, holder_id), [0, 0])
         amounts[0] += vcpu_ms * units
@@ -150,11 +141,34 @@ def unused_totals(
         yield CpuTotal(placement_id, 1 + held, holder_id, vcpu_ms, memory_ms)
 
 
+def _taken(
+    connection: sqlite3.Connection, part: int, starts_ms: int, ends_ms: int, among: Among | None
+) -> tuple[str, tuple[object, ...]]:
+    """SQL, and its values, for (hour, placement, holder, vcpu_ms, memory_ms) of this part: of rows, and of what was rolled up."""
+    where, ids = ("", ()) if among is None else (among.condition(), (among.ids,))
+    length = "(MIN(ends_ms, ?) - MAX(starts_ms, ?))"
+    cut = [
+        (hour, total.placement_id, total.holder_id, total.vcpu_ms, total.memory_ms)
+        for hour, total in ledger_cpu_hours.cut_totals(connection, starts_ms, ends_ms, among)
+        if total.part == part
+    ]
+    columns = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(5))
+    query = (
+        f"SELECT hour, placement_id, holder_id, SUM({length} * vcpus) AS vcpu_ms, SUM({length} * memory) AS memory_ms"
+        f" FROM cpu_usage WHERE part = ? AND hour >= ? AND hour < ? AND starts_ms < ? AND ends_ms > ?{where}"
+        " GROUP BY hour, placement_id, holder_id UNION ALL SELECT at, placement_id, holder_id, vcpu_ms, memory_ms"
+        f" FROM cpu_hours WHERE part = ? AND at >= ? AND at < ?{where} UNION ALL SELECT {columns} FROM json_each(?)"
+    )
+    of_rows = (*(ends_ms, starts_ms) * 2, part, starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS), ends_ms, starts_ms, *ids)
+    return query, (*of_rows, part, *ledger_cpu_hours.whole(starts_ms, ends_ms), *ids, json.dumps(cut))
+
+
 def jobs_on(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Iterator[tuple[int, str | None]]:
     """(placement, job) of all jobs without a GPU in the hours of [starts_ms, ends_ms)."""
     yield from connection.execute(
-        "SELECT DISTINCT placement_id, job FROM cpu_usage JOIN holders ON holders.id = holder_id"
-        " WHERE hour >= ? AND hour < ? AND part = 0",
+        "SELECT placement_id, job FROM (SELECT placement_id, holder_id FROM cpu_usage WHERE hour >= ?1 AND hour < ?2 AND part = 0"
+        " UNION SELECT placement_id, holder_id FROM cpu_hours WHERE at >= ?1 AND at < ?2 AND part = 0)"
+        " JOIN holders ON holders.id = holder_id GROUP BY placement_id, job",
         (starts_ms // HOUR_MS, -(-ends_ms // HOUR_MS)),
     )
 
@@ -162,8 +176,10 @@ def jobs_on(connection: sqlite3.Connection, starts_ms: int, ends_ms: int) -> Ite
 def unbalanced(connection: sqlite3.Connection) -> Iterator[tuple[str, int]]:
     """(node, UTC hour) in which what jobs hold is not what is taken from others, of meters whose rows are all here."""
     yield from connection.execute(
-        "SELECT nodes.name, hour FROM cpu_usage JOIN meters ON meters.id = meter_id JOIN nodes ON nodes.id = meters.node_id"
+        "SELECT nodes.name, hour FROM (SELECT meter_id, hour, (ends_ms - starts_ms) * vcpus AS vcpu_ms,"
+        " (ends_ms - starts_ms) * memory AS memory_ms FROM cpu_usage UNION ALL SELECT meter_id, at, vcpu_ms, memory_ms"
+        " FROM cpu_hours JOIN placements ON placements.id = placement_id)"
+        " JOIN meters ON meters.id = meter_id JOIN nodes ON nodes.id = meters.node_id"
         " WHERE agent_last IS NOT NULL AND cursor >= agent_last AND meter_id NOT IN (SELECT meter_id FROM gaps)"
-        " GROUP BY meter_id, hour HAVING SUM((cpu_usage.ends_ms - starts_ms) * vcpus) != 0"
-        " OR SUM((cpu_usage.ends_ms - starts_ms) * memory) != 0"
+        " GROUP BY meter_id, hour HAVING SUM(vcpu_ms) != 0 OR SUM(memory_ms) != 0"
     )

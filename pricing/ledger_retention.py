@@ -1,9 +1,9 @@
 """Retention: rows of long ago go, the sums per hour and day that the ledger keeps of them stay.
 
 Invariant: what is rolled up is the rows of whole UTC hours, only where their sums are right, a day in one transaction: the
-rows go and the record of them (`rolled_hours` and its siblings) comes together or not at all. So a report over whole hours
-is the same before and after to the last digit, `Ledger.check` still accounts for every agent row, and a late row of such
-an hour is taken like any other, because neither cursors nor sums were touched.
+rows go and the record of them (`rolled_hours` and its siblings, `cpu_hours`) comes together or not at all. So a report over
+whole hours is the same before and after to the last digit, `Ledger.check` still accounts for every agent row, and a late
+row of such an hour is taken like any other, because neither cursors nor sums were touched.
 
 A time zone whose days begin within a UTC hour (half-hour zones) cuts one hour a day: those hours keep their rows for the
 zones that retention is told, and those of closed months, so their days stay exact too. Other ranges that cut an hour that
@@ -19,13 +19,17 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from pricing import calendar
+from pricing import calendar, ledger_cpu_hours
 from pricing.errors import LedgerDamaged
 from pricing.ledger import Ledger
 from pricing.ledger_check import rolled_until, wrong_hours
 from pricing.ledger_merge import HOUR_MS, HOURS_PER_DAY
 
 _CHOSEN = "hour IN (SELECT value FROM json_each(:hours))"
+_NEXT_HOUR = (
+    "SELECT MIN(hour) FROM (SELECT MIN(hour) AS hour FROM usage WHERE hour > ?1"
+    " UNION ALL SELECT MIN(hour) FROM cpu_usage WHERE hour > ?1)"
+)
 
 
 class RolledUp(NamedTuple):
@@ -76,7 +80,7 @@ def retain(
 def _hours_with_rows(connection: sqlite3.Connection, until: int) -> Iterator[int]:
     hour = -(2**62)
     while True:
-        hour = connection.execute("SELECT MIN(hour) FROM usage WHERE hour > ?", (hour,)).fetchone()[0]
+        hour = connection.execute(_NEXT_HOUR, (hour,)).fetchone()[0]
         if hour is None or hour >= until:
             return
         yield hour
@@ -114,6 +118,7 @@ class _Run:
             self._refuse_wrong(connection, hours)
             _record(connection, values)
             connection.execute(f"DELETE FROM usage WHERE {_CHOSEN}", values)
+            ledger_cpu_hours.roll_up(connection, _CHOSEN, values)
             self._note(connection, until, counts)
         return counts
 
@@ -148,7 +153,11 @@ class _Run:
 
 
 def _counted(connection: sqlite3.Connection, values: dict[str, str]) -> tuple[int, int]:
-    return connection.execute(f"SELECT COUNT(*), COALESCE(SUM(rows), 0) FROM usage WHERE {_CHOSEN}", values).fetchone()
+    return connection.execute(
+        f"SELECT COUNT(*), COALESCE(SUM(rows), 0) FROM (SELECT rows FROM usage WHERE {_CHOSEN}"
+        f" UNION ALL SELECT rows FROM cpu_usage WHERE {_CHOSEN})",
+        values,
+    ).fetchone()
 
 
 def _record(connection: sqlite3.Connection, values: dict[str, str]) -> None:

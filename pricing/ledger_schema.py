@@ -14,7 +14,7 @@ from pricing import closed_schema
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 APPLICATION_ID = 0x5252_4C31
 """`RRL1` in the file's header: tells a ledger from any other SQLite file."""
 
@@ -109,6 +109,13 @@ def _cpu_use(db: Database) -> None:
         db.execute(statement)
 
 
+def _cpu_hours(db: Database) -> None:
+    from pricing import ledger_cpu_hours
+
+    for statement in ledger_cpu_hours.TABLES:
+        db.execute(statement)
+
+
 def migrate(connection: sqlite3.Connection) -> None:
     """Brings the ledger up to `SCHEMA_VERSION`; the caller holds the write transaction, so it is all or nothing."""
     import sqlite_utils
@@ -120,6 +127,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     steps(name="0003_roll_ups")(_roll_ups)
     steps(name="0004_interruptions")(_interruptions)
     steps(name="0005_cpu_use")(_cpu_use)
+    steps(name="0006_cpu_hours")(_cpu_hours)
     steps.apply(sqlite_utils.Database(connection, execute_plugins=False))
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (program_version(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

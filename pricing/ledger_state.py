@@ -33,10 +33,14 @@ class LedgerState(NamedTuple):
 
 
 def state(ledger: Ledger) -> LedgerState:
-    """Reads the whole table of rows once. LedgerError."""
+    """Reads the tables of rows once. LedgerError."""
     with ledger.reading() as connection:
-        rows, agent_rows = connection.execute("SELECT COUNT(*), COALESCE(SUM(rows), 0) FROM usage").fetchone()
-        rolled = connection.execute("SELECT COALESCE(SUM(rows), 0) FROM rolled_hours").fetchone()[0]
+        rows, agent_rows = connection.execute(
+            "SELECT COUNT(*), COALESCE(SUM(rows), 0) FROM (SELECT rows FROM usage UNION ALL SELECT rows FROM cpu_usage)"
+        ).fetchone()
+        rolled = connection.execute(
+            "SELECT COALESCE(SUM(rows), 0) FROM (SELECT rows FROM rolled_hours UNION ALL SELECT rows FROM cpu_hours)"
+        ).fetchone()[0]
         missing = connection.execute("SELECT COALESCE(SUM(to_sequence - from_sequence + 1), 0) FROM gaps").fetchone()[0]
         nodes = connection.execute("SELECT COUNT(DISTINCT node_id) FROM meters").fetchone()[0]
         firsts = connection.execute(

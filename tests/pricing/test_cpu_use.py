@@ -25,6 +25,7 @@ from pricing.calendar import instant, milliseconds
 from pricing.errors import LedgerError
 from pricing.ledger import Ledger
 from pricing.ledger_retention import retain
+from pricing.ledger_state import state
 from pricing.owned import Commitment
 from pricing.rates import Pricing
 from pricing.report import Report
@@ -42,6 +43,7 @@ START = milliseconds(datetime(2026, 3, 1, 12, tzinfo=UTC))
 PRICE = Fraction(10)
 EVEN = Terms(weights=Weights(Fraction(8), Fraction(1, 8), Fraction(1, 32)))
 """Of a node with 1 GPU, 8 vCPUs and 32 GiB: 8 tenths for the GPU, a tenth each for the rest."""
+FREE = Terms(weights=Weights(Fraction(1), Fraction(0), Fraction(0)))
 ROUNDED = Fraction(1, 10**6)
 KEYS = ("", "job", "user", "project", "node", "gpu_model", "purchase", "day", "tag:team", "user,job,day")
 PREP = CpuClaim("eve", "data", "prep", 4_000, 8 * GIB)
@@ -127,8 +129,7 @@ def test_lost_gpus_and_hosts_pay_for_it_too() -> None:
 
 def test_the_weights_are_those_of_the_terms_and_without_weight_it_is_free() -> None:
     with an_hour_of(node(), gpu(0, ANN)) as ledger:
-        free = Terms(weights=Weights(Fraction(1), Fraction(0), Fraction(0)))
-        assert costs(report(ledger, "user", free)) == {"ann": (PRICE, 0)}
+        assert costs(report(ledger, "user", FREE)) == {"ann": (PRICE, 0)}
         memory = Terms(weights=Weights(Fraction(0), Fraction(0), Fraction(1)))
         assert costs(report(ledger, "user", memory)) == {"ann": (Fraction("7.5"), 0), "eve": (Fraction("2.5"), 0)}
         default = costs(report(ledger, "user", Terms()))
@@ -149,8 +150,7 @@ def test_what_the_node_has_is_its_own_account_else_the_catalogs_and_unknown_is_f
         assert costs(known) == {"ann": (Fraction("9.25"), 0), "eve": (Fraction("0.75"), 0)}
         (note,) = report(ledger, "user").notes
         assert note.startswith("node n1: how many vCPUs") and "(prep) have no cost of their own" in note
-        free = Terms(weights=Weights(Fraction(1), Fraction(0), Fraction(0)))
-        assert known.notes == report(ledger, "user", free).notes == ()
+        assert known.notes == report(ledger, "user", FREE).notes == ()
 
 
 def reserved() -> Terms:
@@ -281,9 +281,56 @@ def test_the_check_finds_what_is_not_taken_from_anybody() -> None:
 def test_retention_keeps_them_and_the_sums() -> None:
     one = busy_day(3, 2)
     with taken(one) as ledger:
-        before = [costs(report(ledger, by)) for by in KEYS]
-        retain(ledger, instant(START + 72 * HOUR_MS), instant(START + 72 * HOUR_MS))
+        before, held = [costs(report(ledger, by)) for by in KEYS], rows_in(ledger, "usage", "cpu_usage")
+        closing.close(ledger, replace_terms(CLOSED, EVEN), "2026-03", datetime(2026, 4, 2, tzinfo=UTC))
+        stood = state(ledger)
+        done = retain(ledger, instant(START + 72 * HOUR_MS), instant(START + 72 * HOUR_MS))
+        assert done.ledger_rows == sum(held.values()) and done.agent_rows == stood.agent_rows == state(ledger).rolled_up_rows
+        assert rows_in(ledger, "usage", "cpu_usage") == {"usage": 0, "cpu_usage": 0}
+        assert 0 < rows_in(ledger, "cpu_hours")["cpu_hours"] < held["cpu_usage"] / 2
         assert ledger.check() == [] and [costs(report(ledger, by)) for by in KEYS] == before
+        assert closing.notice(ledger, replace_terms(CLOSED, EVEN), datetime(2026, 4, 3, tzinfo=UTC)) == []
+
+
+CLOSED = Pricing(PriceList())  # type: ignore[arg-type]
+
+
+def rows_in(ledger: Ledger, *tables: str) -> dict[str, int]:
+    with ledger.reading() as connection:
+        return {table: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] for table in tables}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranges_that_cut_hours_that_were_rolled_up_sum_to_the_whole_and_each_is_the_price(seed: int) -> None:
+    rng, one = Random(seed), busy_day(seed + 20, 2)
+    with taken(one) as ledger:
+        whole = costs(report(ledger, "job", hours=40))
+        retain(ledger, instant(START + 72 * HOUR_MS), instant(START + 72 * HOUR_MS))
+        reach = (one.hands.wall_ms - START) / HOUR_MS
+        cuts = sorted({0.0, 40.0, *(rng.random() * reach for _ in range(6))})
+        parts: dict[str, Fraction] = {}
+        for first, until in zip(cuts, cuts[1:], strict=False):
+            found = report(ledger, "job", hours=until - first, first=first)
+            for key, (allocated, idle) in costs(found).items():
+                parts[key] = parts.get(key, Fraction(0)) + allocated + idle
+            of_gpus = attribute(ledger, PriceList(), found.start, found.end, "job", terms=FREE)  # type: ignore[arg-type]
+            assert found.totals.total_cost == of_gpus.totals.total_cost  # such jobs take, and give, to the last digit
+        assert {key: cost for key, cost in parts.items() if cost} == {key: sum(cost) for key, cost in whole.items() if sum(cost)}
+
+
+def test_rows_that_come_after_the_roll_up_are_counted_and_rolled_up_with_it() -> None:
+    one = busy_day(8, 1)
+    first = one.meter.usage(0, 10_000)
+    with Ledger.open(":memory:") as ledger, taken(one) as whole:
+        take(ledger, first)
+        cut = instant(START + 72 * HOUR_MS)
+        retain(ledger, cut, cut)
+        one.meter._end(None)
+        take(ledger, one.meter.usage(first.last_sequence, 10_000))
+        for _ in range(2):
+            assert ledger.check() == [] and all(costs(report(ledger, by)) == costs(report(whole, by)) for by in KEYS)
+            retain(ledger, cut, cut)
+        assert rows_in(ledger, "cpu_usage") == {"cpu_usage": 0}
 
 
 def march(ledger: Ledger, by: str = "user", terms: Terms = EVEN, until_month: int = 4) -> Report:
@@ -379,13 +426,13 @@ def pages(one: Node) -> Sequence[wire.UsagePage]:
 def older(path: Path) -> None:
     """Makes the ledger one of format 3."""
     with sqlite3.connect(path) as connection:
-        for table in ("cpu_usage", "interruptions"):
+        for table in ("cpu_usage", "cpu_hours", "interruptions"):
             connection.execute(f"DROP TABLE {table}")
         for column in ("vcpus", "memory_bytes"):
             connection.execute(f"ALTER TABLE placements DROP COLUMN {column}")
         for column in ("node_hours", "paid"):
             connection.execute(f"ALTER TABLE closed_charges DROP COLUMN {column}")
-        connection.execute("DELETE FROM _sqlite_migrations WHERE name IN ('0004_interruptions', '0005_cpu_use')")
+        connection.execute("DELETE FROM _sqlite_migrations WHERE name >= '0004'")
         connection.execute("PRAGMA user_version = 3")
     connection.close()
     assert ledger_schema.SCHEMA_VERSION > 3
