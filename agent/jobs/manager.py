@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from agent.jobs.drains import Drains
 from agent.jobs.logs import log_size, read_log
 from agent.jobs.manager_desk import Desk
 from agent.jobs.manager_life import Lives
+from agent.jobs.manager_news import News
 from agent.jobs.manager_queue import Queue
 from agent.jobs.manager_round import Rounds
 from agent.jobs.node_shape import GpuView, NodeView
@@ -40,7 +39,6 @@ from agent.meter_claims import Claim
 LOG_LOOK_SECONDS = 0.1
 LARGEST_PAGE = 1_048_576
 FIRST_READING_SECONDS = 5.0
-MOST_RESTATED = 200
 _ACTIVE = ("starting", "running", "stopping")
 
 
@@ -52,33 +50,30 @@ class JobManager:
     ) -> None:
         self._context = context
         self._store = context.store
-        self._on_change = on_change
         self._meter = meter
-        self._restated: set[str] = set()
-        """Jobs of which only the reason of their waiting changed, or an array's counts: told of a bit later."""
+        self._news = News(context.store, lambda row: on_change(self._shown(row, detail=row.state == "ended")))
+        changed = self._news.changed
         self._view = GpuView()
         node = NodeView(context.host)
         self._sharing = Sharing(context, make_mps)
         self._drains = Drains(context.boot_id)
         self._queue = Queue(
             context, self._view, node, self._sharing, self._drains,
-            changed=self._changed, restated=self._restated.add, claims_changed=self._claim,
+            changed=changed, restated=self._news.restated, claims_changed=self._claim,
         )  # fmt: skip
         self._lives = Lives(
             context, self._view, self._sharing, self._drains,
-            make=self._queue.prepare, changed=self._changed, freed=self._freed,
+            make=self._queue.prepare, changed=changed, freed=self._freed,
         )  # fmt: skip
-        self._stopper = Stopper(context, self._lives, self._changed)
+        self._stopper = Stopper(context, self._lives, changed)
         self._queue.lives, self._queue.stopper = self._lives, self._stopper
         self._desk = Desk(context, self._queue, node, self._view, self._sharing)
         self._rounds = Rounds(
             context, self._view, self._lives, self._queue, self._stopper, self._sharing, self._drains,
-            changed=self._changed, freed=self._freed,
+            changed=changed, freed=self._freed,
         )  # fmt: skip
         self._curves = Curves()
         self._recovering: asyncio.Task[None] | None = None
-        self._told: set[str] = set()
-        self._telling: asyncio.Handle | None = None
         self._closed = False
 
     @classmethod
@@ -133,9 +128,9 @@ class JobManager:
         self._lives.close()
         self._sharing.close()
         self._rounds.close()
-        for handle in (self._recovering, self._telling):
-            if handle is not None:
-                handle.cancel()
+        self._news.close()
+        if self._recovering is not None:
+            self._recovering.cancel()
         if not self._store.holding() and not self._drains.all:
             recover.leave(self._context)
         self._context.close()
@@ -144,7 +139,7 @@ class JobManager:
         """Takes one sample: once a second."""
         if not self._closed:
             self._rounds.step(sample)
-            self._tell_restated()
+            self._news.tell_restated()
 
     @property
     def problem(self) -> str | None:
@@ -241,7 +236,7 @@ class JobManager:
 
     def _handed_in(self, row: JobRow) -> wire.Job:
         self._queue.kick()
-        self._changed(row.id)
+        self._news.changed(row.id)
         return self._shown(row)
 
     def cancel(self, id: str, actor: Actor, *, force: bool = False) -> wire.Job:
@@ -260,7 +255,7 @@ class JobManager:
             held = row.held_until is not None
             ended = self._store.end(row.id, "cancelled", evidence, now())
             self._lives.forget_secrets(ended)
-            self._changed(row.id)
+            self._news.changed(row.id)
             self._freed() if held else self._queue.kick()
         else:
             self._stopper.stop(row.id, "cancelled", evidence, grace_seconds=0.0 if force else None)
@@ -274,9 +269,9 @@ class JobManager:
             if task.state in _ACTIVE:
                 self._cancel_one(task, evidence, force)
             elif task.state == "queued":
-                self._changed(task.id)
+                self._news.changed(task.id)
         self._lives.forget_secrets(self._store.get(row.id))
-        self._changed(row.id)
+        self._news.changed(row.id)
         self._queue.kick()
 
     def signal(self, id: str, name: str, actor: Actor) -> wire.Job:
@@ -368,7 +363,7 @@ class JobManager:
         self._context.record("cloud", None, "notice", notice.id or notice.kind, "ended" if notice.ended_at else notice.kind)
         self._queue.kick()
 
-    # Telling others
+    # Who holds what
 
     def _freed(self) -> None:
         self._claim()
@@ -382,39 +377,3 @@ class JobManager:
             self._context.works("the usage record")
         except Exception as error:
             self._context.failed("the usage record", error)
-
-    def _changed(self, id: str) -> None:
-        """Told once for all that changed together."""
-        self._told.add(id)
-        if self._telling is None and not self._closed:
-            self._telling = asyncio.get_running_loop().call_soon(self._tell)
-
-    def _tell(self) -> None:
-        self._telling = None
-        told, self._told = self._told, set()
-        for id in told:
-            row = self._store.find(id)
-            if row is None:
-                continue
-            self._restated.discard(id)
-            self._tell_one(row)
-            if row.array is not None:
-                self._restated.add(row.array)
-                if row.state == "ended" and (array := self._store.find(row.array)) is not None and array.state == "ended":
-                    self._told.add(row.array)
-        if self._told:
-            self._telling = asyncio.get_running_loop().call_soon(self._tell)
-
-    def _tell_restated(self) -> None:
-        """So many a second: with each start the reasons of all that wait may change."""
-        for _ in range(min(MOST_RESTATED, len(self._restated))):
-            row = self._store.find(self._restated.pop())
-            if row is not None:
-                self._tell_one(row)
-
-    def _tell_one(self, row: JobRow) -> None:
-        try:
-            self._on_change(self._shown(row, detail=row.state == "ended"))
-        except Exception:
-            print(f"job {row.id} could not be told of:", file=sys.stderr)
-            traceback.print_exc()
