@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from agent.recipes.faults import RecipeFault
+from agent.recipes.sweep_left import sent
 from agent.recipes.sweep_plan import Plan
 
 TOKEN = "ray-token"
@@ -177,8 +178,7 @@ def ended(process: subprocess.Popen[bytes], seconds: float = 15.0) -> None:
         _reap(process)
         time.sleep(0.1)
     for pid in _descendants(os.getpid()):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        sent(pid, signal.SIGKILL, lambda pid=pid: pid in _descendants(os.getpid()))
     process.wait()
     _reap(process)
 

@@ -32,11 +32,12 @@ class Teller(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._open[trial.trial_id] = trial
+        self._last.pop(trial.trial_id, None)
         self._line(trial, "started", config=trial.config["values"], gpus=self._plan.gpus, cpus=self._plan.cpus)
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        if "failed" in result:
-            trial.max_failures = 0  # its own fault: not run again, as one whose node was lost
+        if "failed" in result and not result["killed"]:
+            trial.max_failures = 0  # its own fault: not run again, as one that was lost
         self._last[trial.trial_id] = dict(result)
         seconds = result["run_seconds"]
         self._money.runs(trial.config["number"], seconds, cost(result.get("usd_per_hour"), seconds))
@@ -50,7 +51,9 @@ class Teller(Callback):
         self._over(trial, "ended" if last.get("ended") else "stopped early")
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._over(trial, "lost", why="its node was lost; it is run again, once")
+        killed = self._last.get(trial.trial_id, {}).get("failed")
+        cause = f"it was killed ({killed})" if killed else "its node was lost"
+        self._over(trial, "lost", why=f"{cause}; it is run again, once")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         why = self._last.get(trial.trial_id, {}).get("failed")

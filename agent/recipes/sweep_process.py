@@ -1,7 +1,7 @@
 """A trial's process: started, its lines read as they come, ended with all that it started.
 
-Invariant: after `end` no process of the trial's group is left; a process whose parent dies is told to stop and save. No Ray
-here.
+Invariant: after `end` no process of this run is left; a process whose parent dies is told to stop and save. Its end is seen by
+its pidfd and it is waited for last of all, so that its group's number is no other's when the group is killed. No Ray here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import ctypes
 import json
 import math
 import os
+import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -20,13 +22,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.recipes.sweep_left import end_left
 from agent.recipes.sweep_plan import Plan, filled
 
 SAVE_SECONDS = 8.0
 """From the soft signal to the kill."""
 LAST = "last.json"
-PID = "pid"
 WORDS = "stderr.txt"
+FOLDER, RUN = "RACKRATE_CHECKPOINT_DIR", "RACKRATE_TRIAL_RUN"
+"""By these variables the processes of a trial, and of one run of it, are known."""
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""As a shell tells it of its child. Nobody kills itself so: it was the kernel, for its memory, or a person."""
 _HIDDEN = ("RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "RAY_ADDRESS")
 _SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -39,15 +45,19 @@ class Running:
         self._plan, self.number = plan, number
         self.folder = checkpoints / "trials" / f"{number:04}"
         self.folder.mkdir(parents=True, exist_ok=True)
-        _end_earlier(self.folder / PID)
+        end_left(FOLDER, str(self.folder), SAVE_SECONDS)  # of a lost actor: two would write the same checkpoints
         self._last = self._kept()
         self._news: dict[str, Any] | None = None
         self._lines = 0
         self._changed = threading.Condition()
         self._closed = False
+        self._code: int | None = None
+        self._ending = threading.Lock()
+        self._taken = False
+        self._run = f"{number}-{secrets.token_hex(8)}"
         self._began = time.monotonic()
         self._process = self._started(filled(plan.command, {"python": sys.executable, **values}), work)
-        (self.folder / PID).write_text(str(self._process.pid))
+        self._pidfd = os.pidfd_open(self._process.pid)
         self._reader = threading.Thread(target=self._read, name=f"trial-{number}", daemon=True)
         self._reader.start()
 
@@ -62,7 +72,7 @@ class Running:
 
     def _started(self, argv: list[str], work: Path) -> subprocess.Popen[str]:
         environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
-        environment |= {"RACKRATE_CHECKPOINT_DIR": str(self.folder), "RACKRATE_TRIAL": str(self.number)}
+        environment |= {FOLDER: str(self.folder), "RACKRATE_TRIAL": str(self.number), RUN: self._run}
         with (self.folder / WORDS).open("ab") as words:
             return subprocess.Popen(
                 argv, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=words, text=True,
@@ -78,9 +88,10 @@ class Running:
                     with self._changed:
                         self._news = report
                         self._changed.notify_all()
-        self._process.wait()
+        self._over(None)
+        code = self._exit_code()
         with self._changed:
-            self._closed = True
+            self._closed, self._code = True, code
             self._changed.notify_all()
 
     def _report(self, line: str) -> dict[str, Any] | None:
@@ -107,12 +118,11 @@ class Running:
         if not closed:
             return {**(report or {}), "run_seconds": self.seconds}
         fault = self._fault()
-        end = {"failed": fault} if fault else {"ended": True, **(self._last or {})}
+        end = {"failed": fault, "killed": self._code in KILLED} if fault else {"ended": True, **(self._last or {})}
         return {**end, "run_seconds": self.seconds}
 
     def _fault(self) -> str | None:
-        code = self._process.wait()
-        if code:
+        if code := self._code:
             how = f"exit {code}" if code > 0 else f"signal {-code}"
             said = self._last_words()
             return f"{how}{f': {said}' if said else ''}"
@@ -126,18 +136,36 @@ class Running:
         return ""
 
     def end(self) -> None:
-        """Softly, so that it saves; then for good, with its whole group."""
-        group = self._process.pid
-        for number, seconds in ((signal.SIGTERM, SAVE_SECONDS), (signal.SIGKILL, 5.0)):
-            if self._process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(group, number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(seconds)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
-        self._reader.join(5)
-        self._keep()
+        """Softly, so that it saves; then for good, with all that it started."""
+        with self._ending:
+            if self._taken:
+                return
+            for number, seconds in ((signal.SIGTERM, SAVE_SECONDS), (signal.SIGKILL, 5.0)):
+                if not self._over(0):
+                    os.killpg(self.pid, number)
+                    self._over(seconds)
+            end_left(RUN, self._run)
+            if self._over(0) and self._exit_code() is not None:  # a zombie: the number is its group's, still
+                os.killpg(self.pid, signal.SIGKILL)
+            self._reader.join(5)
+            if self._over(0):
+                self._process.wait()
+                self._taken = True
+            self._keep()
+
+    def _over(self, seconds: float | None) -> bool:
+        """Whether it ends within that time; it is not waited for."""
+        poller = select.poll()
+        poller.register(self._pidfd, select.POLLIN)
+        return bool(poller.poll(None if seconds is None else seconds * 1000))
+
+    def _exit_code(self) -> int | None:
+        """As `Popen` has it, of one that is over; it stays a zombie."""
+        with contextlib.suppress(ChildProcessError):  # a stray that holds its output may outlive `end`
+            told = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+            if told is not None:
+                return told.si_status if told.si_code == os.CLD_EXITED else -told.si_status
+        return None
 
     def _keep(self) -> None:
         if self._last is None:
@@ -152,14 +180,6 @@ class Running:
             return kept if isinstance(kept, dict) and "metric" in kept else None
         except (OSError, ValueError):
             return None
-
-
-def _end_earlier(path: Path) -> None:
-    """A run of the same trial whose actor was lost and that does not end: two would write the same checkpoints."""
-    with contextlib.suppress(OSError, ValueError):
-        group = int(path.read_text())
-        if str(path.parent).encode() in Path(f"/proc/{group}/environ").read_bytes():
-            os.killpg(group, signal.SIGKILL)
 
 
 def _stop_with_parent() -> None:

@@ -1,7 +1,8 @@
 """Runs a sweep: its own Ray, Ray Tune over it, lines of what happens, a state from which it goes on.
 
-Invariant: a trial that ended is never run again; one whose node was lost is, once; one that failed by itself is not. A soft
-stop lets the running ones save, and leaves what a start in the same folder goes on from.
+Invariant: a trial that ended is never run again; one whose node was lost or that somebody killed (SIGKILL: for its memory, or
+by hand) is, once, as Ray Tune does with `max_failures` and Optuna after a lost heartbeat; one that failed by itself is not. A
+soft stop lets the running ones save, and leaves what a start in the same folder goes on from.
 """
 
 from __future__ import annotations

@@ -28,32 +28,36 @@ class Trial(tune.Trainable):
     """One actor; it may run several trials, one after the other."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        work = Path(os.environ[WORK])
-        plan = read(work / FILE)
-        self._failed = False
-        self._rate = usd_per_hour(plan)
-        self._run = Running(
-            plan, config["number"], config["values"], work=work, checkpoints=Path(os.environ[CHECKPOINTS])
-        )  # fmt: skip
+        """Starts nothing: Tune may give the trial to another actor that is free sooner, and still set this one up."""
+        self._plan = read(Path(os.environ[WORK]) / FILE)
+        self._rate = usd_per_hour(self._plan)
+        self._config, self._failed = config, False
+        self._run: Running | None = None
 
     def step(self) -> dict[str, Any]:
         """A fault is told in one report and raised in the next: so the driver knows it from a lost node."""
         if self._failed:
             raise RuntimeError("the trial's process failed")
-        told = self._run.next()
+        run = self._run = self._run or self._started()
+        told = run.next()
         self._failed = "failed" in told
         return {
             **told, "done": "ended" in told, "usd_per_hour": "" if self._rate is None else str(self._rate),
-            "pid_of_trial": self._run.pid, "node": socket.gethostname(), "on_gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "pid_of_trial": run.pid, "node": socket.gethostname(), "on_gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
         }  # fmt: skip
 
+    def _started(self) -> Running:
+        work, checkpoints = Path(os.environ[WORK]), Path(os.environ[CHECKPOINTS])
+        return Running(self._plan, self._config["number"], self._config["values"], work=work, checkpoints=checkpoints)
+
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._run.end()
+        self.cleanup()
         self.setup(new_config)
         return True
 
     def cleanup(self) -> None:
-        self._run.end()
+        if self._run is not None:
+            self._run.end()
 
 
 def usd_per_hour(plan: Plan) -> Decimal | None:

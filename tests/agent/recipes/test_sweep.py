@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -9,11 +10,12 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agent.recipes import sweep, sweep_cluster, sweep_plan
+from agent.recipes import sweep, sweep_cluster, sweep_plan, sweep_process
 from agent.recipes.faults import WrongSettings
 from agent.recipes.sweep_money import Money, cost
 from agent.recipes.sweep_plan import Plan, filled, planned
@@ -74,6 +76,14 @@ def toy(tmp_path: Path, script: str, number: int = 1) -> Running:
     return Running(plan(), number, {"rate": 0.5}, work=tmp_path, checkpoints=tmp_path / "checkpoints")
 
 
+def lives(pid: int) -> bool:
+    """No zombie: an orphan is one until init takes it."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes() != b""
+    except OSError:
+        return False
+
+
 def test_a_trial_reports_what_is_new_and_says_how_its_process_ended(tmp_path: Path) -> None:
     running = toy(tmp_path, 'print("hello", flush=True)\nprint(json.dumps({"loss": float(sys.argv[1]), "step": 7}), flush=True)')
     told = running.next()
@@ -101,19 +111,16 @@ def save(*_):
 child = os.fork()
 if child:
     signal.signal(signal.SIGTERM, save)
-    print(json.dumps({"loss": 1.0, "child": child}), flush=True)
+    print(json.dumps({"loss": 1.0, "step": child}), flush=True)
 else:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 time.sleep(60)
 """
     running = toy(tmp_path, script)
-    running.next()
-    group = running.pid
+    child = running.next()["step"]
+    assert lives(child)
     running.end()
-    assert (tmp_path / "saved").exists()
-    with pytest.raises(ProcessLookupError):
-        while True:  # the child is killed; init takes it
-            os.killpg(group, 0)
+    assert (tmp_path / "saved").exists() and not lives(child)
 
 
 def test_what_the_job_was_given_is_what_ray_deals_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,12 +157,65 @@ def test_without_ray_or_with_a_plan_that_is_none_there_is_one_sentence(
     assert said.count("\n") == 1 and "has no Ray Tune (ray is missing)" in said and sys.executable in said
 
 
-def test_a_run_whose_actor_was_lost_is_ended_before_the_trial_runs_again(tmp_path: Path) -> None:
+def test_a_run_whose_actor_was_lost_is_ended_before_the_trial_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_process, "SAVE_SECONDS", 0.2)
     script = 'signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(json.dumps({"loss": 1.0}), flush=True)\ntime.sleep(60)'
     stubborn = toy(tmp_path, script)
     stubborn.next()
-    again = toy(tmp_path, 'print(json.dumps({"loss": 2.0}), flush=True)')
-    assert stubborn.next()["failed"].startswith("signal 9")
-    assert again.next()["metric"] == 2.0
-    again.end()
+    again = toy(tmp_path, script)
+    told = stubborn.next()
+    assert (told["failed"], told["killed"]) == ("signal 9", True), "killed by another: it may run again"
+    assert again.next()["metric"] == 1.0
     stubborn.end()
+    assert again._over(0) is False, "what is left of a run is ended by its own actor, the trial's next run is not"
+    again.end()
+
+
+def test_nothing_is_signalled_that_was_waited_for_and_a_rank_in_a_session_of_its_own_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = """
+child = os.fork()
+if not child:
+    os.setsid()  # as torchrun starts a rank
+    os.close(1)
+    time.sleep(60)
+print(json.dumps({"loss": 1.0, "step": child}), flush=True)
+os._exit(0)
+"""
+    running = toy(tmp_path, script)
+    rank = running.next()["step"]
+    while "ended" not in running.next():
+        pass
+    groups: list[int] = []
+    taken: list[int] = []
+    killpg, wait = os.killpg, running._process.wait
+    monkeypatch.setattr(os, "killpg", lambda group, number: (groups.append(len(taken)), killpg(group, number)))
+    monkeypatch.setattr(running._process, "wait", lambda: taken.append(wait()))
+    running.end()
+    assert (groups, taken) == ([0], [0]), "its group is signalled before it is waited for"
+    running.end()  # as an actor that was kept for another trial does, long after
+    assert (groups, taken) == ([0], [0])
+    assert not lives(rank)
+
+
+def test_an_actor_that_gets_no_step_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tune sets up an actor whose trial it has given to another one meanwhile: this one must not end that one's run."""
+    tune = SimpleNamespace(Trainable=object)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(tune=tune))
+    monkeypatch.delitem(sys.modules, "agent.recipes.sweep_trial", raising=False)
+    made = importlib.import_module("agent.recipes.sweep_trial")
+    monkeypatch.delitem(sys.modules, "agent.recipes.sweep_trial")
+    (tmp_path / "toy.py").write_text('print(\'{"loss": 1.0}\', flush=True)\nimport time\ntime.sleep(60)')
+    (tmp_path / sweep_plan.FILE).write_text(json.dumps(RAW))
+    for name, value in ((made.WORK, tmp_path), (made.CHECKPOINTS, tmp_path / "checkpoints")):
+        monkeypatch.setenv(name, str(value))
+    used, late = made.Trial(), made.Trial()
+    config = {"number": 1, "values": {"rate": 0.5}}
+    used.setup(config)
+    assert used.step()["metric"] == 1.0
+    late.setup(config)
+    late.cleanup()
+    assert not used._run._over(0)
+    used.reset_config({"number": 2, "values": {"rate": 0.5}})
+    assert used._run is None and sorted(one.name for one in (tmp_path / "checkpoints" / "trials").iterdir()) == ["0001"]
