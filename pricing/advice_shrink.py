@@ -39,6 +39,11 @@ MOST_ON_ONE = 4
 MODEL = (
     "a job that uses a GPU u of the time beside others with v in sum takes 1 + u x v times as long (each waits for the others)"
 )
+SHARING_RISKS = (
+    f"The slow-down is a model ({MODEL}): measure one pair of jobs first.",
+    "Whether the jobs fit into the memory of one GPU together is not known from the ledger.",
+    "With MPS a job that faults can take those that share its GPU down; MIG keeps them apart.",
+)
 MIG_MODELS = ("A100", "A30", "H100", "H200", "B200", "GH200")
 
 
@@ -258,11 +263,7 @@ def _shared(case: Case, fleet: FleetUse, group: Group, nodes: Sequence[NodeUse])
             "slow_down": f"{len(loads) / max(1, len(packed.bins)):.2f}",
             "text": "Above this slow-down it costs more time than it saves.",
         },
-        risks=(
-            f"The slow-down is a model ({MODEL}): measure one pair of jobs first.",
-            "Whether the jobs fit into the memory of one GPU together is not known from the ledger.",
-            "With MPS a job that faults can take those that share its GPU down; MIG keeps them apart.",
-        ),
+        risks=SHARING_RISKS,
         how=("rackrate gpus 'util<50'", *how_to_stop(group, [node.node for node in chosen[:freed]])),
         partial=True,
         claims={group.claimed: sum((per_month(fleet, node) for node in chosen), Fraction(0))},

@@ -136,11 +136,6 @@ def _model(table: Table) -> Model:
     flops = table.get("flops_per_sample", units.flops)
     if flops is None and tokens is not None:
         flops = (6 if task == "train" else 2) * parameters * tokens
-    precision = table.word("precision", PRECISIONS)
-    if precision is None:
-        raise table.fault("precision", f"is missing: one of {', '.join(PRECISIONS)}")
-    if precision == "int8" and task == "train":
-        raise table.fault("precision", 'is int8, in which nothing is trained: write task = "infer", or another precision')
     exchanged = table.get("exchanged_parameters", units.count)
     if exchanged is not None and exchanged > parameters:
         raise table.fault("exchanged_parameters", "is more than `parameters`")
@@ -150,7 +145,7 @@ def _model(table: Table) -> Model:
         raise table.fault("layers", "is used only together with `hidden`, `heads` and `tokens_per_sample`: give them all")
     model = Model(
         parameters=parameters,
-        precision=precision,
+        precision=_precision(table, task),
         task=task,  # type: ignore[arg-type]
         fallback=table.word("fallback", PRECISIONS),
         flops_per_sample=flops,
@@ -169,6 +164,15 @@ def _model(table: Table) -> Model:
     if task == "infer" and model.optimizer != "none":
         raise table.fault("optimizer", f'is {model.optimizer}, but task = "infer" has none: leave one of them out')
     return model
+
+
+def _precision(table: Table, task: str) -> str:
+    precision = table.word("precision", PRECISIONS)
+    if precision is None:
+        raise table.fault("precision", f"is missing: one of {', '.join(PRECISIONS)}")
+    if precision == "int8" and task == "train":
+        raise table.fault("precision", 'is int8, in which nothing is trained: write task = "infer", or another precision')
+    return precision
 
 
 def _train(table: Table, model: Model) -> tuple[Fraction, Fraction, int | None]:

@@ -10,6 +10,7 @@ import math
 import random
 import uuid
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -171,16 +172,7 @@ class NodeModel:
              held_seconds: float, weighted_seconds: float, lane: Lane | None) -> wire.Gpu:
         tick = int(seconds)
         flicker = NOISE[(tick + slot.salt) & NOISE_MASK]
-        level = draw = mean_draw = 0.0
-        used = 0
-        processes: list[wire.Process] = []
-        for job, job_level, job_mean in states:
-            level += job_level
-            draw += job_level * job.intensity
-            mean_draw += job_mean * job.intensity
-            held_bytes = _memory(job, board, seconds)
-            used += held_bytes
-            processes.append(_process(job, slot.index, job_level, held_bytes, flicker))
+        level, draw, mean_draw, used, processes = _work(states, board, slot.index, seconds, flicker)
         derate = slot.factor * (HOT_DERATE if slot.hot else 1.0)
         span = (board.power_limit_watts - board.idle_watts - board.context_watts) * derate
         floor = board.idle_watts + (board.context_watts * len(states))
@@ -277,6 +269,30 @@ class NodeModel:
 def _state(job: Job, seconds: float) -> JobState:
     since = max(job.started, seconds - THERMAL_SECONDS)
     return job, job.level(seconds), (job.area(seconds) - job.area(since)) / THERMAL_SECONDS
+
+
+class _Work(NamedTuple):
+    """What the jobs of one GPU do to it: levels are of the whole GPU, `used` is bytes."""
+
+    level: float
+    draw: float
+    mean_draw: float
+    used: int
+    processes: list[wire.Process]
+
+
+def _work(states: list[JobState], board: Board, index: int, seconds: float, flicker: float) -> _Work:
+    level = draw = mean_draw = 0.0
+    used = 0
+    processes: list[wire.Process] = []
+    for job, job_level, job_mean in states:
+        level += job_level
+        draw += job_level * job.intensity
+        mean_draw += job_mean * job.intensity
+        held_bytes = _memory(job, board, seconds)
+        used += held_bytes
+        processes.append(_process(job, index, job_level, held_bytes, flicker))
+    return _Work(level, draw, mean_draw, used, processes)
 
 
 def _memory(job: Job, board: Board, seconds: float) -> int:
