@@ -36,7 +36,7 @@ from agent.client_errors import (
 from agent.client_jobs import JobCalls
 from agent.client_nodes import NodeCalls
 from agent.client_tls import fingerprint_of, peer_certificate, pinned_context, public_context, same_fingerprint
-from agent.transport import CONNECTIONS, KEEPALIVE_SECONDS, PlainTransport
+from agent.transport import CONNECTIONS, ENDLESS, KEEPALIVE_SECONDS, PlainTransport
 
 __all__ = [
     "AgentClient",
@@ -190,7 +190,7 @@ class AgentClient(JobCalls, NodeCalls):
                 asyncio.timeout(most),
                 client.stream(
                     method, self.url + path, content=content, headers={**self._headers, **headers}, timeout=timeout,
-                    follow_redirects=False,
+                    follow_redirects=False, extensions={ENDLESS: timeout is self._stream_timeout and content is None},
                 ) as response,
             ):  # fmt: skip
                 yield response

@@ -14,8 +14,12 @@ from typing import Any
 import httpcore
 import httpx
 
+from agent.endless import Endless
+
 CONNECTIONS = 4
 KEEPALIVE_SECONDS = 60.0
+ENDLESS = "rackrate_endless"
+"""Extension of a request: its answer is a stream, see `agent.endless`."""
 
 
 class PlainTransport(httpx.AsyncBaseTransport):
@@ -29,6 +33,8 @@ class PlainTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.url.scheme != "http":
             raise httpx.UnsupportedProtocol(f"{request.url.scheme} does not travel over a plain connection", request=request)
+        if request.extensions.get(ENDLESS):
+            return await self._endless(request)
         url = httpcore.URL(
             scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
         )
@@ -40,6 +46,18 @@ class PlainTransport(httpx.AsyncBaseTransport):
         return httpx.Response(
             answered.status, headers=answered.headers, stream=_Body(answered.stream), extensions=answered.extensions
         )
+
+    async def _endless(self, request: httpx.Request) -> httpx.Response:
+        """A connection of its own: it is never given back."""
+        with _as_httpx():
+            seconds = request.extensions.get("timeout", {}).get("connect")
+            reader, writer = await _connected(request.url.raw_host.decode("ascii"), request.url.port or 80, seconds)
+        stream = Endless(reader, writer, request)
+        try:
+            return await stream.response()
+        except BaseException:
+            await stream.aclose()
+            raise
 
     async def aclose(self) -> None:
         await self._pool.aclose()
@@ -76,13 +94,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        try:
-            async with asyncio.timeout(timeout):
-                return _Stream(*await asyncio.open_connection(host, port, happy_eyeballs_delay=0.25))
-        except TimeoutError:
-            raise httpcore.ConnectTimeout from None
-        except OSError as error:
-            raise httpcore.ConnectError(str(error)) from error
+        return _Stream(*await _connected(host, port, timeout))
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
@@ -91,6 +103,16 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+async def _connected(host: str, port: int, timeout: float | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        async with asyncio.timeout(timeout):
+            return await asyncio.open_connection(host, port, happy_eyeballs_delay=0.25)
+    except TimeoutError:
+        raise httpcore.ConnectTimeout from None
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from error
 
 
 class _Stream(httpcore.AsyncNetworkStream):

@@ -8,7 +8,7 @@ WIRE_VERSION = 1
 """Raised when a field changes its meaning; a new field that may be absent does not raise it."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The common shape: frozen, keyword-only, absent means not known. Unknown keys of a newer agent are ignored.
 
     Fields that a reader must always find (`version`, `state`, `gpus`) have no plain default, so they are never left out.
