@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
+from pricing.csv_table import CsvFault, cell_of, columns_of, rows_of, text_of
 from pricing.currencies import CURRENCIES
 from pricing.errors import BadMoney, PriceFileError
 from pricing.lookup import did_you_mean, region_key
@@ -26,7 +27,6 @@ NEEDED = ("region", "zone", "instance_type", "purchase", "price", "currency", "a
 OPTIONAL = ("cloud", "unit", "payment", "valid_from")
 LARGEST_FILE = 256 << 20
 PER_HOUR = {"hour": INSTANCE_HOUR, "hours": INSTANCE_HOUR, "hrs": INSTANCE_HOUR, "h": INSTANCE_HOUR, "1 hour": INSTANCE_HOUR}
-BOM = "\ufeff"
 
 
 class RowFault(NamedTuple):
@@ -56,31 +56,21 @@ class _Bad(Exception):
 
 def read_price_file(content: bytes, name: str, cloud: str | None, clouds: Sequence[str], now: datetime) -> PriceFile:
     """The prices of a file. `cloud`: of rows that name none. PriceFileError when it is no such table."""
-    reader = csv.reader(io.StringIO(_text(content, name), newline=""), strict=True)
+    if len(content) > LARGEST_FILE:
+        raise PriceFileError(f"{name} has {len(content)} bytes: no table of prices is that large; nothing was kept.")
     try:
+        reader = csv.reader(io.StringIO(text_of(content, name), newline=""), strict=True)
         header = _header(next(reader, []), name)
-        prices, faults = _Rows(header, cloud, clouds, now).read(reader)
+        prices, faults = _Rows(header, cloud, clouds, now).read(rows_of(reader, name))
     except csv.Error as error:
-        raise PriceFileError(f"{name}, row {reader.line_num}: this is no whole CSV file ({error}); nothing was kept.") from None
+        raise PriceFileError(f"{name}, row 1: this is no whole CSV file ({error}). Nothing was kept.") from None
+    except CsvFault as fault:
+        raise PriceFileError(f"{fault} Nothing was kept.") from None
     return PriceFile(tuple(prices), prices, tuple(faults))
 
 
-def _text(content: bytes, name: str) -> str:
-    if len(content) > LARGEST_FILE:
-        raise PriceFileError(f"{name} has {len(content)} bytes: no table of prices is that large; nothing was kept.")
-    if b"\x00" in content[:4096]:
-        raise PriceFileError(f"{name} is not UTF-8 text (is it UTF-16, or a workbook?): save it as CSV UTF-8.")
-    try:
-        return content.decode("utf-8").lstrip(BOM)  # some exports begin with two
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise PriceFileError(f"{name}, row {line}: this is not UTF-8 text; save it as CSV UTF-8. Nothing was kept.") from None
-
-
 def _header(cells: Sequence[str], name: str) -> list[str]:
-    found = [cell.strip().strip(BOM).strip().lower().replace(" ", "_") for cell in cells]
-    if len(found) == 1 and (";" in found[0] or "\t" in found[0]):
-        raise PriceFileError(f"{name}, row 1: its cells are not separated by commas; save it as CSV with commas.")
+    found = columns_of(cells, name)
     missing = [column for column in NEEDED if column not in found and column != "zone"]
     if missing:
         raise PriceFileError(f"{name}, row 1: there is no column {', '.join(missing)}; a price file has {', '.join(NEEDED)}.")
@@ -88,9 +78,6 @@ def _header(cells: Sequence[str], name: str) -> list[str]:
     if unknown:
         near = did_you_mean(unknown[0], (*NEEDED, *OPTIONAL))
         raise PriceFileError(f"{name}, row 1: column {unknown[0]!r} is not known{near}; optional are {', '.join(OPTIONAL)}.")
-    twice = [column for column in found if found.count(column) > 1]
-    if twice:
-        raise PriceFileError(f"{name}, row 1: column {twice[0]} stands there twice; nothing was kept.")
     return found
 
 
@@ -103,18 +90,14 @@ class _Rows:
         self._clouds = clouds
         self._now = now
 
-    def read(self, reader: Iterator[list[str]]) -> tuple[dict[Price, int], list[RowFault]]:
+    def read(self, rows: Iterator[tuple[int, list[str]]]) -> tuple[dict[Price, int], list[RowFault]]:
         prices: dict[Price, int] = {}
         faults: list[RowFault] = []
-        line = 1
-        for cells in reader:
-            line = getattr(reader, "line_num", line + 1)
-            if not any(cell.strip(f" {BOM}") for cell in cells):
-                continue
+        for line, cells in rows:
             if len(cells) != len(self._header):
                 faults.append(RowFault(line, "-", _wrong_length(len(cells), len(self._header))))
                 continue
-            row = {name: cell.strip().strip(BOM).strip() for name, cell in zip(self._header, cells, strict=True)}
+            row = dict(zip(self._header, map(cell_of, cells), strict=True))
             try:
                 prices.setdefault(self._price(row), line)
             except _Bad as bad:
