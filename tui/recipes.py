@@ -26,6 +26,9 @@ FOLDER = PACKAGE / "recipes"
 MODULE = "agent.recipes."
 PYTHON = "python3"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+PRICE_FROM = "the price of its job when it was sent"
+INSTEAD = {("compress", "checkpoint_dir"): "out"}
+"""What other recipes call otherwise."""
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -64,7 +67,8 @@ def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int
     for key, value in settings.items():
         plain = key.replace("-", "_")
         if plain not in known:
-            near = difflib.get_close_matches(plain, known, 1)
+            other = INSTEAD.get((name, plain))
+            near = [other] if other else difflib.get_close_matches(plain, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"`rackrate run --recipe {name} --set list` shows them."
             raise WrongUsage(f"{where} {key}: the recipe {name} has no such setting; {hint}")
         flags.append(f"--{plain.replace('_', '-')}={_checked(known[plain], value, f'{where} {key}')}")
@@ -100,11 +104,15 @@ def of_command(words: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
 
 
 def with_price(words: Sequence[str], usd_per_hour: Decimal | None) -> tuple[str, ...]:
-    """The command of a recipe that tells what inference would cost, with what it runs on by the hour, where nobody told."""
+    """The command of a recipe that tells what inference would cost, with what it runs on by the hour and whose price that is.
+
+    As it is where somebody told a price, or none is known.
+    """
     found = of_command(words) if usd_per_hour is not None else None
     if found is None or found[1].get("usd_per_hour") != "":
         return tuple(words)
-    return (*words, f"--usd-per-hour={usd_per_hour.normalize():f}")  # type: ignore[union-attr]
+    assert usd_per_hour is not None
+    return (*words, f"--price-from={PRICE_FROM}", f"--usd-per-hour={usd_per_hour.normalize():f}")
 
 
 def _checked(default: object, value: object, where: str) -> str:

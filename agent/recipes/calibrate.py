@@ -12,13 +12,13 @@ import sys
 from dataclasses import dataclass
 
 from agent.recipes.entry import main
-from agent.recipes.settings import setting
+from agent.recipes.settings import Machine, setting
 
 RECIPES = ("vision", "language", "recommender")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrate:
+class Calibrate(Machine):
     """A short, repeatable measurement of a node, for prices of work instead of hours."""
 
     recipes: str = setting("vision,language,recommender", "whose speed is measured, with their settings as they ship; none: none of them")
@@ -31,10 +31,6 @@ class Calibrate:
     folder: str = setting("", "where that file is; none: RACKRATE_CACHE_DIR, else the folder for temporary files")
     steps: int = setting(20, "of each recipe in a round; the second half counts", least=2)
     batch_size: int = setting(0, "of each recipe; 0: its own", least=0)
-    precision: str = setting("auto", "of the recipes", choices=("auto", "fp32", "bf16", "fp16"))
-    device: str = setting("auto", "auto: a GPU where there is one", choices=("auto", "cpu", "cuda"))
-    deterministic: bool = setting(False, "slower; as a training that is")
-    threads: int = setting(0, "threads of each rank on the CPU; 0: as torch likes", least=0)
 
 
 if __name__ == "__main__":

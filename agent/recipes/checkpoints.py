@@ -26,6 +26,10 @@ import torch
 from agent.recipes.faults import CheckpointFault
 
 STATE, ABOUT = "state.pt", "about.json"
+WHOLE, SHARDS = 1, 2
+"""Formats of a folder; raised when a reader of before would read one wrong."""
+LAYOUT = "layout"
+"""In `model`: of the weights themselves, where the same names and shapes have come to mean something else."""
 FILES = "files"
 """Of shards, in `about`: name and hash of each."""
 STOPPED, FINISHED = "stopped.json", "finished.json"
@@ -141,7 +145,7 @@ class Checkpoints:
                 raise hashed.failed or error from None  # torch tells of a wrong position, not of a full disk
             file.flush()
             os.fsync(file.fileno())
-        self._commit(step, {"format": 1, "sha256": hashed.hash.hexdigest(), **about})
+        self._commit(step, {"format": WHOLE, "sha256": hashed.hash.hexdigest(), **about})
 
     def _aside(self, step: int) -> Path:
         return self.folder / f"{_ASIDE}{step}"
@@ -161,8 +165,10 @@ class Checkpoints:
 
     def _read(self, path: Path, gather: bool) -> Checkpoint:
         about = self._about(path)
+        if not self._any and about["model"].get("recipe") == self.identity.get("recipe"):
+            check_layout(path, about, self.identity.get(LAYOUT))
         if about["model"] != self.identity and not self._any:
-            raise CheckpointFault(f"{path} is of another model ({_differences(about['model'], self.identity)});"
+            raise CheckpointFault(f"{path} is of another model ({differences(about['model'], self.identity)});"
                                   " use its settings, or another --checkpoint-dir.")  # fmt: skip
         if FILES in about:
             from agent.recipes import shards
@@ -192,7 +198,23 @@ class Checkpoints:
             raise NotWhole(f"{ABOUT} does not say what it holds")
         if "sha256" not in about and not isinstance(about.get(FILES), dict):
             raise NotWhole(f"{ABOUT} does not say what it holds")
+        if about.get("format") not in (WHOLE, SHARDS):
+            raise CheckpointFault(f"{path} is of format {about.get('format')}, and this program reads {WHOLE} and {SHARDS}: go on with the"
+                                  " Rackrate that wrote it, or name another --checkpoint-dir.")  # fmt: skip
         return about
+
+
+def check_layout(path: Path, about: Mapping[str, Any], layout: object) -> None:
+    """Raises `CheckpointFault` for weights of this recipe that would be read as something else."""
+    theirs = about["model"].get(LAYOUT)
+    if theirs == layout:
+        return
+    written = "without a number of its layout" if theirs is None else f"of layout {theirs}"
+    recipe = f"recipe {about['model'].get('recipe')}"
+    raise CheckpointFault(
+        f"{path} was written {written}, and this {recipe} reads {layout}: its weights would be misread. Train anew in another"
+        " --checkpoint-dir, or go on with the Rackrate that wrote it."
+    )
 
 
 class _Hashed(io.RawIOBase):
@@ -223,7 +245,8 @@ def _copied(value: Any) -> Any:
     return [_copied(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
+def differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
+    """In words; empty where there are none."""
     keys = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
     return ", ".join(f"{key} {theirs.get(key)} there, {ours.get(key)} here" for key in keys)
 

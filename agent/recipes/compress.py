@@ -9,17 +9,21 @@ Invariant: this file needs no torch: what it does is in compress_run.py, compres
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from agent.recipes.entry import main
-from agent.recipes.settings import setting
+from agent.recipes.settings import Machine, setting
 
 METHODS = ("prune", "cut", "quantise", "distil")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compress:
+class Compress(Machine):
     """Prunes, quantises and distils a checkpoint of another recipe, and measures each result against the original."""
+
+    INSTEAD: ClassVar[Mapping[str, str]] = {"checkpoint_dir": "out"}
 
     checkpoint: str = setting("", "folder of the checkpoints of a training (its --checkpoint-dir); it has to be given")
     methods: str = setting("prune,cut,quantise,distil", "which of prune, cut, quantise and distil, in this order")
@@ -36,14 +40,10 @@ class Compress:
     learning_rate: float = setting(0.0, "of that training; 0: for tuning a tenth of the original's, for the student the original's", least=0)
     batch_size: int = setting(64, "samples a step, and at once where throughput is measured", least=1)
     repeats: int = setting(20, "of each measurement of time; the median counts", least=3)
-    usd_per_hour: str = setting("", "price of what this runs on, for the cost of a million samples; none: not told")
+    usd_per_hour: str = setting("", "price of what this runs on, for the cost of a million samples; none: not told, in a job its own")
+    price_from: str = setting("", "who says that price; told beside the cost")
+    checkpoint_every: int = setting(100, "steps between checkpoints of these trainings; 0: only at their ends and when it is stopped", least=0)
     seed: int = setting(0, "of the student's weights and of the order", least=0)
-    precision: str = setting("auto", "of the arithmetic; auto: bf16 or fp16 on a GPU, else fp32",
-                             choices=("auto", "fp32", "bf16", "fp16"))
-    device: str = setting("auto", "auto: a GPU where there is one", choices=("auto", "cpu", "cuda"))
-    deterministic: bool = setting(False, "the same settings give the same weights, bit for bit; slower")
-    threads: int = setting(0, "threads on the CPU; 0: as torch likes", least=0)
-    checkpoint_dir: str = setting("", "the same as --out")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The compress recipe's work: reads a checkpoint, makes each smaller model, measures all, writes them and a report.
 
-Invariant: a result's folder is whole when it has its name; run again with the same settings, results that are there are kept.
+Invariant: a result's folder is whole when it has its name; run again with the same settings, results that are there are kept,
+and a training that was stopped or killed goes on (compress_train.py).
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ import torch
 from torch import Tensor, nn
 
 from agent.recipes import checkpoints, compress_models, memory
+from agent.recipes.calibrate import RECIPES
 from agent.recipes.checkpoints import Checkpoint, Checkpoints
 from agent.recipes.compress import METHODS, Compress
-from agent.recipes.compress_measure import figures, stored
-from agent.recipes.data import Batch, Order, Steps, generator, loader, mix
+from agent.recipes.compress_measure import cost, figures, stored
+from agent.recipes.compress_train import Lesson, Lessons, Stopped
+from agent.recipes.data import Batch, mix
 from agent.recipes.faults import CheckpointFault, OutOfMemory, WrongSettings
 from agent.recipes.journal import Journal
 from agent.recipes.ranks import choose
-from agent.recipes.train import DTYPES, precision, rate
+from agent.recipes.stop import SoftStop
+from agent.recipes.train import DTYPES, identity_of, precision
 
 REPORT = "report.json"
 _HEADS = ("model", "accuracy", "size", "zipped", "latency", "samples/s", "$/million")
@@ -37,20 +41,24 @@ _HEADS = ("model", "accuracy", "size", "zipped", "latency", "samples/s", "$/mill
 
 def run(settings: Compress, journal: Journal | None = None) -> dict[str, Any]:
     """All of it; the report. Raises `RecipeFault`s."""
-    work = Compressing(settings, journal or Journal(speaks=True))
+    with SoftStop() as stop:
+        return _run(Compressing(settings, journal or Journal(speaks=True), stop))
+
+
+def _run(work: Compressing) -> dict[str, Any]:
     try:
         return work.run()
     except (RuntimeError, MemoryError) as error:
         if not memory.is_out_of_memory(error):
             raise
-    raise OutOfMemory(f"{settings.batch_size} samples at once do not fit on {work.device}: use a smaller --batch-size.")
+    raise OutOfMemory(f"{work.settings.batch_size} samples at once do not fit on {work.device}: use a smaller --batch-size.")
 
 
 class Compressing:
     """One original and what is made of it."""
 
-    def __init__(self, settings: Compress, journal: Journal) -> None:
-        self.settings, self.journal = settings, journal
+    def __init__(self, settings: Compress, journal: Journal, stop: SoftStop) -> None:
+        self.settings, self.journal, self._stop = settings, journal, stop
         self.methods = _methods(settings)
         self.price = _price(settings.usd_per_hour)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -61,54 +69,86 @@ class Compressing:
         self.found, self.trained, self.task = original(settings.checkpoint, settings.data)
         self.model = self.task.model().to(self.device)
         self.model.load_state_dict(self.found.state["model"])
-        self.out = Path(settings.out or settings.checkpoint_dir or os.environ.get("RACKRATE_CHECKPOINT_DIR") or "compressed")
+        self.out = Path(settings.out or os.environ.get("RACKRATE_CHECKPOINT_DIR") or "compressed")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointFault(f"{self.out}: results cannot be kept there ({error.strerror}).") from None
+        money = {"usd_per_hour": "", "price_from": ""}
+        own = asdict(replace(settings, methods="", out="", checkpoint="", **money))
+        self.made_of = {"checkpoint": self.found.about["sha256" if "sha256" in self.found.about else checkpoints.FILES], **own}
+        steps = {"prune": settings.tune_steps, "cut": settings.tune_steps, "distil": settings.distil_steps}
+        steps = {name: steps[name] for name in self.methods if name in steps}
+        self.lessons = Lessons(settings, self.out, steps, self.made_of, self.trained.max_broken, self.device, self.precision, journal, stop)
 
     def run(self) -> dict[str, Any]:
-        self.journal.line(
-            event="start", recipe="compress", of=self.task.name, checkpoint=str(self.found.path), step=self.found.step,
-            device=self.device.type, precision=self.precision, dataset=self.task.source.version, methods=list(self.methods),
-        )  # fmt: skip
+        """The report; empty where it was told to stop."""
+        (self.out / checkpoints.STOPPED).unlink(missing_ok=True)
+        self._starts()
         makers: dict[str, Callable[[], tuple[Any, nn.Module, dict[str, Any]]]] = {
             "original": lambda: (self.task, self.model, {}),
             "prune": self._pruned, "cut": self._cut, "quantise": self._quantised, "distil": self._distilled,
         }  # fmt: skip
-        rows = {name: self._result(name, makers[name]) for name in ("original", *self.methods)}
+        try:
+            rows = {name: self._result(name, makers[name]) for name in ("original", *self.methods)}
+        except Stopped:
+            return self._stops()
         report = {"checkpoint": str(self.found.path), "recipe": self.task.name, "usd_per_hour": self.settings.usd_per_hour or None,
-                  "device": self.device.type, "precision": self.precision, "results": rows}  # fmt: skip
+                  "price_from": self.settings.price_from or None, "device": self.device.type, "precision": self.precision,
+                  "results": rows}  # fmt: skip
         _replace(self.out / REPORT, json.dumps(report, indent=1).encode())
-        for line in table(rows):
+        for line in (*table(rows), _priced(self.price, self.settings.price_from)):
             self.journal.say(line)
         self.journal.line(event="end", report=str(self.out / REPORT))
         return report
 
+    def _starts(self) -> None:
+        """Where it goes on: after all results that are whole, and what the one behind them had come to."""
+        step, source = 0, self.task.source
+        for name in self.lessons.names:
+            if _before(self.out / name, self.made_of) is None:
+                step += self.lessons.done(name)
+                break
+            step += self.lessons.steps(name)
+        self.journal.line(
+            event="start", recipe="compress", of=self.task.name, checkpoint=str(self.found.path), of_step=self.found.step,
+            step=step, steps=self.lessons.total, batch_size=self.settings.batch_size, samples_an_epoch=len(source),
+            device=self.device.type, precision=self.precision, dataset=source.version, methods=list(self.methods),
+        )  # fmt: skip
+        if self.found.about.get("dataset") != source.version:
+            self.journal.say(f"rackrate: it was trained with the data {self.found.about.get('dataset')}, and these are {source.version}.")
+
+    def _stops(self) -> dict[str, Any]:
+        _replace(self.out / checkpoints.STOPPED, json.dumps({"signal": self._stop.asked}).encode())
+        self.journal.line(event="stopped", signal=self._stop.asked)
+        return {}
+
     def _result(self, name: str, make: Callable[[], tuple[Any, nn.Module, dict[str, Any]]]) -> dict[str, Any]:
-        """Of before, where it was made with these settings of this checkpoint; else it is made."""
-        made_of = {"checkpoint": self.found.about["sha256"], **asdict(replace(self.settings, methods="", out="", checkpoint=""))}
-        if (before := _before(self.out / name, made_of)) is not None:
+        """Of before, where it was made with these settings of this checkpoint; else it is made. Raises `Stopped`."""
+        if (before := _before(self.out / name, self.made_of)) is not None:
             self.journal.say(f"rackrate: {name} is there already, in {self.out / name}.")
-            return before
+            return {**before, "usd_per_million_samples": cost(before["samples_per_second"], self.price)}
+        if self._stop.asked is not None:
+            raise Stopped
         task, model, about = make()
         found = figures(task, model, self.settings.batch_size, self.settings.repeats, self.device, self._autocast, self.price)
-        facts = {"recipe": task.name, "settings": asdict(task.settings), "made_of": made_of, **about, "figures": found}
+        facts = {"recipe": task.name, checkpoints.LAYOUT: task.layout, "settings": asdict(task.settings), "made_of": self.made_of, **about, "figures": found}
         self._write(name, model, facts)
+        self.lessons.forget(name)
         self.journal.line(event="result", name=name, **found)
         return found
 
     def _pruned(self) -> tuple[Any, nn.Module, dict[str, Any]]:
         model = copy.deepcopy(self.model)
         compress_models.prune_weights(model, self.settings.prune)
-        self._train(model, self.task, self.settings.tune_steps, self._tuned(), lambda batch: self.task.loss(model, batch))
+        self.lessons.train(Lesson("prune", model, self.task, self._tuned(), lambda batch: self.task.loss(model, batch)))
         compress_models.fix(model)
         return self.task, model, {"share": self.settings.prune}
 
     def _cut(self) -> tuple[Any, nn.Module, dict[str, Any]]:
         model = copy.deepcopy(self.model)
         kept = compress_models.cut_units(model, self.settings.cut)
-        self._train(model, self.task, self.settings.tune_steps, self._tuned(), lambda batch: self.task.loss(model, batch))
+        self.lessons.train(Lesson("cut", model, self.task, self._tuned(), lambda batch: self.task.loss(model, batch)))
         return self.task, model, {"kept": kept}
 
     def _quantised(self) -> tuple[Any, nn.Module, dict[str, Any]]:
@@ -131,28 +171,11 @@ class Compressing:
             found = compress_models.likeness(task.logits(student, batch), wanted, self.settings.temperature)
             return (found + task.loss(student, batch)) / 2
 
-        self._train(student, task, self.settings.distil_steps, self.settings.learning_rate or self.trained.learning_rate, loss)
+        self.lessons.train(Lesson("distil", student, task, self.settings.learning_rate or self.trained.learning_rate, loss))
         return task, student, {"teacher": str(self.found.path)}
 
     def _tuned(self) -> float:
         return self.settings.learning_rate or self.trained.learning_rate / 10
-
-    def _train(self, model: nn.Module, task: Any, steps: int, highest: float, loss: Callable[[Batch], Tensor]) -> None:
-        optimizer = task.optimizer(model.train())
-        source, settings = task.source, self.settings
-        order = Order(len(source), settings.batch_size, settings.seed, source.block, source.mixed)
-        for number, loaded in enumerate(loader(source, Steps(order, slice(None), 1, steps), 0, pinned=False)):
-            draws = task.draws(settings.batch_size, generator(settings.seed, 1, number))
-            for group in optimizer.param_groups:
-                group["lr"] = highest * rate(number, 0, steps)
-            with self._autocast():
-                found = loss(task.prepare(loaded.batch, draws[: len(next(iter(loaded.batch.values())))], self.device))
-            found.backward()
-            if task.clip:
-                nn.utils.clip_grad_norm_(model.parameters(), task.clip)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        model.eval()
 
     def _autocast(self) -> Any:
         return torch.autocast(self.device.type, DTYPES[self.precision], enabled=self.precision != "fp32")
@@ -184,15 +207,17 @@ def original(folder: str, data: str) -> tuple[Checkpoint, Any, Any]:
         why = f" ({'; '.join(skipped)})" if skipped else ""
         raise CheckpointFault(f"--checkpoint {folder} holds no whole checkpoint{why}.")
     recipe = str(found.about["model"].get("recipe"))
-    try:
-        module = importlib.import_module(f"agent.recipes.{recipe}")
-    except ImportError:
-        raise CheckpointFault(f"{found.path} is of a recipe `{recipe}` that there is not here.") from None
-    kind = getattr(module, recipe.capitalize())
+    if recipe not in RECIPES:
+        raise CheckpointFault(f"{found.path} is of a recipe `{recipe}`; those of {', '.join(RECIPES)} can be compressed.")
+    checkpoints.check_layout(found.path, found.about, _task_module(recipe).LAYOUT)
+    kind = getattr(importlib.import_module(f"agent.recipes.{recipe}"), recipe.capitalize())
     known = {one.name for one in fields(kind)}
     given = {key: value for key, value in found.about.get("settings", {}).items() if key in known}
     trained = kind(**{**given, **({"data": data} if data else {})})
-    return found, trained, _task_module(recipe).make(trained)
+    task = _task_module(recipe).make(trained)
+    if differences := checkpoints.differences(found.about["model"], identity_of(task)):
+        raise CheckpointFault(f"{found.path} does not go with --data {trained.data or 'none'} ({differences}).")
+    return found, trained, task
 
 
 def load(folder: Path) -> nn.Module:
@@ -201,6 +226,7 @@ def load(folder: Path) -> nn.Module:
     content = (folder / checkpoints.STATE).read_bytes()
     if hashlib.sha256(content).hexdigest() != about["sha256"]:
         raise CheckpointFault(f"{folder} is half-written or damaged.")
+    checkpoints.check_layout(folder, {"model": about}, _task_module(about["recipe"]).LAYOUT)
     kind = getattr(importlib.import_module(f"agent.recipes.{about['recipe']}"), about["recipe"].capitalize())
     model: nn.Module = _task_module(about["recipe"]).make(kind(**about["settings"])).model()
     compress_models.take_out(model, about.get("kept", {}))
@@ -218,7 +244,7 @@ def _task_module(recipe: str) -> Any:
 def _before(folder: Path, made_of: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         about = json.loads((folder / checkpoints.ABOUT).read_bytes())
-        same = about["made_of"] == json.loads(json.dumps(made_of))
+        same = about["made_of"] == json.loads(json.dumps(made_of)) and about["layout"] == _task_module(about["recipe"]).LAYOUT
         whole = hashlib.sha256((folder / checkpoints.STATE).read_bytes()).hexdigest() == about["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -246,6 +272,12 @@ def _price(text: str) -> Decimal | None:
     if not price.is_finite() or price <= 0:
         raise WrongSettings(f"--usd-per-hour {text}: it has to be a number above 0, as in 1.21.")
     return price
+
+
+def _priced(price: Decimal | None, source: str) -> str:
+    if price is None:
+        return "$/million is not known: what this runs on has no price here; say it with --usd-per-hour."
+    return f"$/million samples: at ${price.normalize():f} an hour, {source or 'as --usd-per-hour says'}."
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 BETAS = (0.9, 0.95)
 
+LAYOUT = 2
+"""2: queries, keys and values lie head by head."""
+
 
 def make(settings: Language) -> LanguageTask:
     """Raises `DataFault` and `WrongSettings`."""
@@ -36,6 +39,7 @@ def make(settings: Language) -> LanguageTask:
 
 class LanguageTask:
     name = "language"
+    layout = LAYOUT
 
     def __init__(self, settings: Language, source: MadeTexts | TextFolder) -> None:
         self.settings, self.source = settings, source

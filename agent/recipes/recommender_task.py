@@ -18,6 +18,9 @@ from agent.recipes.recommender_model import Dlrm, TwoTower
 if TYPE_CHECKING:
     from agent.recipes.recommender import Recommender
 
+LAYOUT = 2
+"""2: which fields there are, in which order, is part of the model."""
+
 
 def make(settings: Recommender) -> RecommenderTask:
     """Raises `DataFault` and `WrongSettings`."""
@@ -37,15 +40,15 @@ def make(settings: Recommender) -> RecommenderTask:
 
 class RecommenderTask:
     name = "recommender"
+    layout = LAYOUT
     clip = 0.0
     """Sparse gradients are not shortened."""
 
     def __init__(self, settings: Recommender, source: MadeClicks | ClickFolder) -> None:
         self.settings, self.source = settings, source
         shape = {name: getattr(settings, name) for name in ("model", "width", "hidden", "layers")}
-        fields = {"fields": len(source.sparse), "dense": len(source.dense), "buckets": source.buckets}
-        self.identity = {**shape, **fields}
-        self.about = fields
+        self.identity = {**shape, "fields": " ".join(source.sparse), "dense": " ".join(source.dense), "buckets": source.buckets}
+        self.about = {"fields": len(source.sparse), "dense": len(source.dense), "buckets": source.buckets}
 
     def model(self) -> nn.Module:
         one, source = self.settings, self.source

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +25,19 @@ def setting(default: Value, help: str, *, least: float | None = None, choices: t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What every recipe can be told."""
+class Machine:
+    """What every recipe can be told of the machine that it runs on."""
+
+    precision: str = setting("auto", "of the arithmetic; auto: bf16 or fp16 on a GPU, else fp32",
+                             choices=("auto", "fp32", "bf16", "fp16"))
+    device: str = setting("auto", "auto: a GPU where there is one", choices=("auto", "cpu", "cuda"))
+    deterministic: bool = setting(False, "the same settings give the same weights, bit for bit; slower")
+    threads: int = setting(0, "threads of each rank on the CPU; 0: as torch likes", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Machine):
+    """What every training can be told."""
 
     steps: int = setting(1000, "steps in all, those before a resume included", least=1)
     batch_size: int = setting(128, "samples a step, of all ranks together", least=1)
@@ -40,11 +51,6 @@ class Settings:
     samples: int = setting(4096, "how many, where they are made on the spot", least=1)
     max_broken: float = setting(0.01, "share of the folder's files that may be broken", least=0)
     workers: int = setting(0, "processes of each rank that load data ahead; 0: the rank itself", least=0)
-    precision: str = setting("auto", "of the arithmetic; auto: bf16 or fp16 on a GPU, else fp32",
-                             choices=("auto", "fp32", "bf16", "fp16"))
-    device: str = setting("auto", "auto: a GPU where there is one", choices=("auto", "cpu", "cuda"))
-    deterministic: bool = setting(False, "the same settings give the same weights, bit for bit; slower")
-    threads: int = setting(0, "threads of each rank on the CPU; 0: as torch likes", least=0)
     checkpoint_dir: str = setting("", "where checkpoints go; none: RACKRATE_CHECKPOINT_DIR, else ./checkpoints")
     checkpoint_every: int = setting(100, "steps between checkpoints; 0: only at the end and when it is stopped", least=0)
     keep_checkpoints: int = setting(2, "newest ones that are kept", least=1)
@@ -56,12 +62,18 @@ class Settings:
 Kind = TypeVar("Kind")
 
 
+def shown(kind: type[Any]) -> list[Field[Any]]:
+    """A recipe's settings as they are listed: its own, then those of the machine."""
+    machine = {one.name for one in fields(Machine)}
+    return sorted(fields(kind), key=lambda one: one.name in machine)
+
+
 def read(kind: type[Kind], name: str, argv: Sequence[str] | None = None) -> Kind:
     """Of the command line. Raises `WrongSettings`; `--help` prints and exits."""
     parser = _parser(kind, name)
     words, rest = parser.parse_known_args(argv)
     if rest:
-        raise WrongSettings(f"{rest[0]}: there is no such flag{_near(rest[0].split('=')[0], _flags(kind))}; --help lists them.")
+        raise WrongSettings(f"{rest[0]}: there is no such flag{_near(rest[0].split('=')[0], kind, _flag)}; --help lists them.")
     given: dict[str, Value] = {}
     if words.settings:
         given |= dict(_from_file(kind, Path(words.settings)))
@@ -75,7 +87,7 @@ def read(kind: type[Kind], name: str, argv: Sequence[str] | None = None) -> Kind
 def to_toml(kind: type[Any], title: str) -> str:
     """The file that ships beside a recipe: each setting with its default and what it is."""
     lines = [f"# {title}"]
-    for one in fields(kind):
+    for one in shown(kind):
         choices = one.metadata["choices"]
         allowed = ": " + ", ".join(choices) if choices else ""
         lines += ["", f"# {one.metadata['help']}{allowed}", f"{one.name} = {_toml(one.default)}"]
@@ -94,12 +106,12 @@ def _parser(kind: type[Any], name: str) -> argparse.ArgumentParser:
         epilog="One JSON line a step goes to stdout. SIGTERM or SIGUSR1: it saves, and goes on from there when run again.",
     )  # fmt: skip
     parser.add_argument("--settings", metavar="FILE.toml", help="a file of these settings; flags beat it")
-    for one in fields(kind):
-        shown = one.default if one.default != "" else "none"
+    for one in shown(kind):
+        default = one.default if one.default != "" else "none"
         choices = one.metadata["choices"]
         metavar = "{" + ",".join(choices) + "}" if choices else type(one.default).__name__.upper()
         options: dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(one.default, bool) else {}
-        help = f"{one.metadata['help']} (default {shown})".replace("%", "%%")
+        help = f"{one.metadata['help']} (default {default})".replace("%", "%%")
         parser.add_argument(_flag(one.name), dest=one.name, metavar=metavar, help=help, **options)
     return parser
 
@@ -108,12 +120,10 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _flags(kind: type[Any]) -> list[str]:
-    return [_flag(one.name) for one in fields(kind)]
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, 1)
+def _near(word: str, kind: type[Any], written: Callable[[str], str] = str) -> str:
+    """What may have been meant; a name of other recipes that this one calls otherwise stands in its INSTEAD."""
+    names = {written(old): written(new) for old, new in getattr(kind, "INSTEAD", {}).items()}
+    near = [names[word]] if word in names else difflib.get_close_matches(word, [written(one.name) for one in fields(kind)], 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
@@ -122,7 +132,7 @@ def _from_file(kind: type[Any], path: Path) -> Iterator[tuple[str, Value]]:
     for key, value in _table(path).items():
         where = f"{path}: `{key}`"
         if key not in defaults:
-            raise WrongSettings(f"{where}: there is no such setting{_near(key, list(defaults))}; --help lists them.")
+            raise WrongSettings(f"{where}: there is no such setting{_near(key, kind)}; --help lists them.")
         if isinstance(defaults[key], float) and type(value) is int:
             value = float(value)
         if type(value) is not type(defaults[key]):

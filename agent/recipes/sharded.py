@@ -23,7 +23,7 @@ from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 
 from agent.recipes import shards
-from agent.recipes.checkpoints import FILES, Checkpoints
+from agent.recipes.checkpoints import FILES, SHARDS, Checkpoints
 from agent.recipes.faults import CheckpointFault
 from agent.recipes.ranks import Ranks
 
@@ -84,7 +84,7 @@ class ShardedCheckpoints(Checkpoints):
         dist.gather_object(mine, every, group=self._group)
         if every is not None:
             files = {name: sha256 for one in every for name, sha256 in one.items()}
-            self._commit(step, {"format": 2, FILES: files, **about})
+            self._commit(step, {"format": SHARDS, FILES: files, **about})
         self._saved = step
 
 

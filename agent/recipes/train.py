@@ -41,6 +41,8 @@ class Task(Protocol):
     """What a recipe brings: its model, its data, and what they have to do with each other."""
 
     name: str
+    layout: int
+    """Raised when weights of the same names and shapes come to mean something else, so that no checkpoint is misread."""
     identity: Mapping[str, object]
     """What makes the model: settings of which the shape of the weights depends."""
     source: Source
@@ -137,7 +139,7 @@ class Trainer:
     def backward(self, batch: Batch) -> Tensor:
         """The gradients of the next step, piece by piece; ranks exchange them with the last one."""
         step, settings = self.step + 1, self.settings
-        _seed(mix(settings.seed, step, self.team.place), self.team.device)  # dropout and the like
+        reseed(mix(settings.seed, step, self.team.place), self.team.device)  # dropout and the like
         draws = self.task.draws(settings.batch_size, generator(settings.seed, 1, step))[self.part]
         size, total = len(draws) // settings.accumulate, torch.zeros((), device=self.team.device)
         for number in range(settings.accumulate):
@@ -234,7 +236,7 @@ class Trainer:
 
     def _checkpoints(self, folder: Path) -> Checkpoints | None:
         """Of shards on each rank; else the first has all."""
-        identity, keep = {"recipe": self.task.name, **self.task.identity}, self.settings.keep_checkpoints
+        identity, keep = identity_of(self.task), self.settings.keep_checkpoints
         if self.kind != parallel.DDP:
             return ShardedCheckpoints(folder, identity, keep, self.team)
         kept = Checkpoints(folder, identity, keep) if self.team.first else None
@@ -340,6 +342,11 @@ class Trainer:
             model.zero_grad(set_to_none=True)
 
 
+def identity_of(task: Task) -> dict[str, object]:
+    """What a checkpoint has to be of."""
+    return {"recipe": task.name, checkpoints.LAYOUT: task.layout, **task.identity}
+
+
 def rate(step: int, warmup: int, steps: int) -> float:
     """Share of the highest learning rate after `step` steps: a line up, then half a cosine down."""
     if step < warmup:
@@ -372,7 +379,7 @@ def _cut(batch: Batch, piece: slice) -> Batch:
     return {name: values[piece] for name, values in batch.items()}
 
 
-def _seed(seed: int, device: torch.device) -> None:
+def reseed(seed: int, device: torch.device) -> None:
     """What `torch.manual_seed` does, for one device: that one notes the whole call stack for GPUs that are not in use."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":

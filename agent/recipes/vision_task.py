@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TORCHVISION = "torchvision"
 
+LAYOUT = 1
+
 
 def make(settings: Vision) -> VisionTask:
     """Raises `DataFault` and `WrongSettings`."""
@@ -34,6 +36,7 @@ def make(settings: Vision) -> VisionTask:
 
 class VisionTask:
     name = "vision"
+    layout = LAYOUT
 
     def __init__(self, settings: Vision, source: Source, classes: int) -> None:
         self.settings, self.source, self._classes = settings, source, classes

@@ -202,7 +202,7 @@ def test_settings_come_back_from_the_command_that_they_made() -> None:
 
 def test_compress_is_told_the_price_of_what_it_runs_on_unless_somebody_told_it() -> None:
     command = recipes.command("compress", {"checkpoint": "/c"}, "--set")
-    assert recipes.with_price(command, Decimal("4.500000"))[-1] == "--usd-per-hour=4.5"
+    assert recipes.with_price(command, Decimal("4.500000"))[-2:] == ("--price-from=the price of its job when it was sent", "--usd-per-hour=4.5")
     assert recipes.with_price(command, None) == tuple(command)
     mine = recipes.command("compress", {"checkpoint": "/c", "usd_per_hour": "3"}, "--set")
     assert recipes.with_price(mine, Decimal(4)) == tuple(mine)

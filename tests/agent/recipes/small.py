@@ -1,16 +1,10 @@
-"""A vision training that takes seconds on one core, in this process or in another one.
-
-    python -m tests.agent.recipes.small FOLDER die STEP
-
-`die`: kills itself with -9 after that step.
-"""
+"""A vision training that takes seconds on one core."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -89,10 +83,6 @@ def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
     return found
 
 
-def die(folder: Path, at: int) -> None:
-    train(folder, Watched(lambda step: os.kill(os.getpid(), signal.SIGKILL) if step == at else None))
-
-
 def as_rank(folder: Path, team: Ranks, at: int) -> None:
     """Keeps the first step's gradients in FOLDER/gradients.pt; the second rank alone is told to stop after step `at`."""
     stops = Watched(lambda step: os.kill(os.getpid(), signal.SIGTERM) if team.rank == 1 and step == at else None)
@@ -103,8 +93,3 @@ def as_rank(folder: Path, team: Ranks, at: int) -> None:
     trainer.run()
     assert trainer.model is trainer.plain, "what exchanges gradients would outlive the ranks' group"
     (folder / f"rank-{team.rank}").write_text(stops.out.getvalue())
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    {"die": die}[sys.argv[2]](Path(sys.argv[1]), int(sys.argv[3]))

@@ -93,6 +93,27 @@ def test_another_models_checkpoint_is_refused_with_what_is_different(tmp_path: P
         Checkpoints(tmp_path, MODEL).newest()
 
 
+@pytest.mark.parametrize(("theirs", "written"), [({}, "without a number of its layout"), ({"layout": 1}, "of layout 1")])
+def test_weights_of_another_layout_are_refused_although_their_shapes_are_the_same(tmp_path: Path, theirs: dict[str, object], written: str) -> None:
+    kept(tmp_path, 5, **theirs)
+    with pytest.raises(CheckpointFault) as wrong:
+        Checkpoints(tmp_path, {**MODEL, "layout": 2}).newest()
+    assert str(wrong.value) == (
+        f"{tmp_path}/step-000000005 was written {written}, and this recipe vision reads 2: its weights would be misread."
+        " Train anew in another --checkpoint-dir, or go on with the Rackrate that wrote it."
+    )
+    with pytest.raises(CheckpointFault, match=r"is of another model \(.*recipe vision there, language here"):
+        Checkpoints(tmp_path, {"recipe": "language", "layout": 2}).newest()
+
+
+def test_a_folder_of_another_format_is_refused(tmp_path: Path) -> None:
+    kept(tmp_path, 5)
+    path = tmp_path / "step-000000005" / "about.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
+    with pytest.raises(CheckpointFault, match="step-000000005 is of format 3, and this program reads 1 and 2: go on with the Rackrate that wrote it"):
+        Checkpoints(tmp_path, MODEL).newest()
+
+
 def test_nothing_but_plain_values_is_unpickled(tmp_path: Path) -> None:
     kept(tmp_path, 5)
     path = tmp_path / "step-000000005"

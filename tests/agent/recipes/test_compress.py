@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
+import signal
 import zlib
 from decimal import Decimal
 from pathlib import Path
@@ -85,6 +87,9 @@ def test_the_reports_figures_can_be_measured_again_from_what_was_written(
         assert 0 < row["latency_seconds"] <= row["latency_seconds_worst"]
         assert row["usd_per_million_samples"] == cost(row["samples_per_second"], Decimal("1.21"))
     shown = journal.err.getvalue()
+    assert shown.rstrip().endswith("$/million samples: at $1.21 an hour, as --usd-per-hour says.")
+    steps = [line["step"] for line in journal.lines if "event" not in line]
+    assert steps == list(range(1, journal.event("start")["steps"] + 1)) and len(steps) == 20 + 20 + 150
     assert "model" in shown and "$/million" in shown and f"{report['results']['cut']['accuracy']:.1%}" in shown
 
 
@@ -105,6 +110,43 @@ def test_run_again_results_that_are_whole_are_kept_and_others_are_made_anew(
     assert [line["name"] for line in journal.lines if line.get("event") == "result"] == ["cut"]
     assert again["results"]["distil"] == compressed[1]["results"]["distil"]
     assert load(folder / "cut") is not None
+
+
+def test_another_price_makes_nothing_anew_and_is_told_with_its_source(
+    trained: Path, compressed: tuple[Path, dict[str, Any], Watched], tmp_path: Path
+) -> None:
+    folder, journal = tmp_path / "again", Watched()
+    shutil.copytree(compressed[0], folder)
+    again = run(settings(trained, folder, usd_per_hour="2.42", price_from="the price of its job when it was sent"), journal)
+    assert not [line for line in journal.lines if line.get("event") == "result"]
+    assert journal.err.getvalue().rstrip().endswith("at $2.42 an hour, the price of its job when it was sent.")
+    for name, row in again["results"].items():
+        before = Decimal(compressed[1]["results"][name]["usd_per_million_samples"])
+        assert Decimal(row["usd_per_million_samples"]) == pytest.approx(2 * before, abs=Decimal("0.000002"))
+
+
+def test_told_to_stop_it_saves_and_run_again_it_goes_on(trained: Path, tmp_path: Path) -> None:
+    stopped, again = Watched(lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 3 else None), Watched()
+    few = settings(trained, tmp_path, methods="prune", tune_steps=6, repeats=3)
+    assert run(few, stopped) == {} and stopped.event("stopped")["signal"] == "SIGTERM"
+    assert json.loads((tmp_path / "stopped.json").read_text()) == {"signal": "SIGTERM"}
+    assert run(few, again)["results"].keys() == {"original", "prune"}
+    assert min(again.losses) == max(stopped.losses) + 1 == 4 and again.event("start")["step"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["original", "prune", "report.json"]
+
+
+def test_a_checkpoint_that_would_be_misread_is_refused(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "old")
+    (about,) = (tmp_path / "old").glob("step-*/about.json")
+    told = json.loads(about.read_text())
+    del told["model"]["layout"]
+    about.write_text(json.dumps(told))
+    with pytest.raises(CheckpointFault, match="was written without a number of its layout, and this recipe language reads 2"):
+        run(settings(tmp_path / "old", tmp_path / "out"), Watched())
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("all of it " * 100)
+    with pytest.raises(CheckpointFault, match=r"does not go with --data .*texts \(vocabulary 16 there, 256 here\)"):
+        run(settings(trained, tmp_path / "out", data=str(tmp_path / "texts")), Watched())
 
 
 @pytest.mark.parametrize("make", [

@@ -213,7 +213,7 @@ def shards(two: Two, tmp_path: Path) -> Path:
     return tmp_path / "shards"
 
 
-IDENTITY = {"recipe": "language", "vocabulary": 16, "context": 16, "layers": 2, "width": 16, "heads": 4}
+IDENTITY = {"recipe": "language", "layout": 2, "vocabulary": 16, "context": 16, "layers": 2, "width": 16, "heads": 4}
 
 
 def test_shards_are_read_whole_by_one_process(shards: Path) -> None:

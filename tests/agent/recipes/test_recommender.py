@@ -1,10 +1,8 @@
-"""The recommender recipe on one core: it learns, its embeddings stay sparse, logs are streamed, it resumes and shares by ranks."""
+"""The recommender recipe on one core: it learns, its embeddings stay sparse, logs are streamed."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,8 @@ from agent.recipes.recommender import Recommender  # noqa: E402
 from agent.recipes.settings import to_toml  # noqa: E402
 from agent.recipes.train import Trainer  # noqa: E402
 from tests.agent.recipes.small import ALONE, Watched, gradients, weights  # noqa: E402
+from tests.agent.recipes.small_runs import RECOMMENDER as SETTINGS  # noqa: E402
 
-SETTINGS = Recommender(
-    batch_size=256, steps=120, warmup_steps=5, learning_rate=0.2, samples=8192, held_out=512, people=60, items=40, width=8, hidden=16,
-    checkpoint_every=0, device="cpu", tensorboard="off",
-)  # fmt: skip
 FILE = Path(__file__).parents[3] / "agent" / "recipes" / "recommender.toml"
 MODELS = pytest.mark.parametrize("model", ["two_tower", "dlrm"])
 
@@ -72,18 +67,6 @@ def test_pieces_give_the_same_gradients(tmp_path: Path, model: str) -> None:
     plain = gradients(begun(tmp_path / "plain", model=model))
     for name, value in gradients(begun(tmp_path / "other", model=model, accumulate=4)).items():
         torch.testing.assert_close(value.to_dense(), plain[name].to_dense(), rtol=1e-4, atol=1e-6)
-
-
-def test_stopped_and_resumed_the_weights_equal_an_unbroken_run(tmp_path: Path) -> None:
-    changes: dict[str, Any] = {"steps": 20, "deterministic": True, "held_out": 0}
-    unbroken, stopped, again = Watched(), Watched(lambda step: os.kill(os.getpid(), signal.SIGUSR1) if step == 9 else None), Watched()
-    whole = begun(tmp_path / "whole", unbroken, **changes)
-    whole.run()
-    begun(tmp_path / "parts", stopped, **changes).run()
-    resumed = begun(tmp_path / "parts", again, **changes)
-    resumed.run()
-    assert {**stopped.losses, **again.losses} == unbroken.losses
-    assert all(torch.equal(value, weights(whole)[name]) for name, value in weights(resumed).items())
 
 
 @pytest.mark.parametrize(("samples", "block", "mixed"), [(1000, 1, 1), (1000, 64, 3), (1000, 64, 100), (65, 64, 1), (7, 100, 2)])

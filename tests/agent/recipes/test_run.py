@@ -63,6 +63,7 @@ def test_a_file_names_a_recipe_and_its_settings_in_a_table(tmp_path: Path) -> No
         ({"set": ["steps=4"]}, "--set goes with --recipe."),
         ({"recipe": "vision", "set": ["steps"]}, "--set steps: it is written KEY=VALUE, as in --set steps=5000."),
         ({"recipe": "vision", "set": ["stepz=4"]}, "--set stepz: the recipe vision has no such setting; did you mean steps?"),
+        ({"recipe": "compress", "set": ["checkpoint-dir=/x"]}, "--set checkpoint-dir: the recipe compress has no such setting; did you mean out?"),
         ({"recipe": "vision", "set": ["steps=x"]}, "--set steps: 'x' has to be a whole number."),
         ({"recipe": "vision", "set": ["flip=perhaps"]}, "--set flip: 'perhaps' has to be true or false."),
         ({"recipe": "vision", "set": ["data=a\nb"]}, "--set data: 'a\\nb' has to be a text."),

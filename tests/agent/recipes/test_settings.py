@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.recipes.compress import Compress
 from agent.recipes.faults import WrongSettings
 from agent.recipes.settings import read, to_toml
 from agent.recipes.vision import Vision
@@ -65,3 +66,11 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("steps = = 4")
     with pytest.raises(WrongSettings, match=r"bad\.toml is not valid TOML: "):
         read(Vision, "vision", ["--settings", str(tmp_path / "bad.toml")])
+
+
+def test_what_a_recipe_calls_otherwise_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WrongSettings, match=r"--checkpoint-dir=here: there is no such flag \(did you mean --out\?\)"):
+        read(Compress, "compress", ["--checkpoint-dir=here"])
+    (tmp_path / "a.toml").write_text('checkpoint_dir = "here"')
+    with pytest.raises(WrongSettings, match=r"`checkpoint_dir`: there is no such setting \(did you mean out\?\)"):
+        read(Compress, "compress", ["--settings", str(tmp_path / "a.toml")])
