@@ -118,7 +118,7 @@ class EventLog:
         price, drain = view.usd_per_hour, view.info.drain if view.info is not None else None
         before = self._prices.get(view.name)
         self._prices[view.name] = price
-        if before is not None and price is not None and price != before:
+        if price is not before and before is not None and price is not None and price != before:
             change = f"{float(price / before - 1):+.1%}" if before else ""
             text = f"node {fmt.clean(view.name)} costs {fmt.usd(price)}/h now, {change} against {fmt.usd(before)}/h"
             facts = {"node": view.name, "usd_per_hour": fmt.usd(price), "before": fmt.usd(before)}

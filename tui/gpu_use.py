@@ -13,7 +13,7 @@ import msgspec
 from agent import wire
 
 
-class GpuUse(msgspec.Struct, frozen=True):
+class GpuUse(msgspec.Struct, frozen=True, gc=False):
     """How one GPU of a node is used right now: who holds it, and whether it stands idle."""
 
     gpu: wire.Gpu
@@ -57,11 +57,13 @@ def free_instances(gpu: wire.Gpu) -> list[str]:
     return [one.profile or "MIG" for one in gpu.mig_instances if one.uuid not in taken]
 
 
-class Use(msgspec.Struct, frozen=True, kw_only=True):
+class Use(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a sample's GPUs add up to; worked out once a sample, when somebody asks."""
 
     gpus: int
     held: int
+    untold: int
+    """Of which the driver does not tell who holds them."""
     lost: int
     wasted: int
     free: tuple[tuple[str, int], ...]
@@ -75,7 +77,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, gpus: Sequence[wire.Gpu]) -> Use:
         """One pass without objects of its own: it runs for every node of a fleet, each second."""
-        held = lost = wasted = known = used = total = 0
+        held = untold = lost = wasted = known = used = total = 0
         busy, power = 0.0, None
         free: dict[str, int] = {}
         for gpu in gpus:
@@ -83,6 +85,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
             processes, given = gpu.processes, bool(gpu.allocations)
             lost += is_lost
             held += given or bool(processes)
+            untold += not given and processes is None
             idle = not given and processes is not None and not processes
             wasted += is_lost or idle
             if idle and gpu.state == "ok":
@@ -98,7 +101,7 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
             if (watts := gpu.power_watts) is not None:
                 power = watts if power is None else power + watts
         return cls(
-            gpus=len(gpus), held=held, lost=lost, wasted=wasted, free=tuple(free.items()), utilization_sum=busy, utilization_known=known,
+            gpus=len(gpus), held=held, untold=untold, lost=lost, wasted=wasted, free=tuple(free.items()), utilization_sum=busy, utilization_known=known,
             memory_used_bytes=used, memory_total_bytes=total, power_watts=power,
         )  # fmt: skip
 

@@ -112,7 +112,7 @@ class Watcher:
         counts = fleet.job_counts([view.name for view in views])
         text = (
             f"watching {_count(totals.nodes, 'node')}: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
-            f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}; "
+            f"{totals.gpus_held} of {_count(totals.gpus, 'GPU')} held; {totals_money(totals)}; "
             f"{_count(counts.running, 'job')} running, {counts.queued} waiting"
         )
         return [Said("watch", text, self._sums(totals)), *lines]
@@ -124,8 +124,19 @@ class Watcher:
     # -- a node ---------------------------------------------------------------------------------------------------------
 
     def _of_node(self, view: NodeView, now: float) -> Iterable[Said]:
+        if self._is_quiet(view, now):
+            return ()
         lines = [*self._state(view, now), *self._idleness(view, now), *self._of_alerts(view, now), *self._notice(view, now)]
         return lines if lines and self._selected(view, now) else ()
+
+    def _is_quiet(self, view: NodeView, now: float) -> bool:
+        """Nothing can be said of it: so it is with nearly all of a thousand nodes, at each look."""
+        name, state = view.name, view.state(now)
+        if state != self._states.get(name) or view.alerts or self._alerts.get(name):
+            return False
+        if view.notice is not None or name in self._notices:
+            return False
+        return state != "live" or _stands_idle(view) == self._idle.get(name)
 
     def _state(self, view: NodeView, now: float) -> Iterable[Said]:
         state, before = view.state(now), self._states.get(view.name)
@@ -148,9 +159,9 @@ class Watcher:
 
     def _idleness(self, view: NodeView, now: float) -> Iterable[Said]:
         """All GPUs of a node became free, or the first was taken."""
-        if view.state(now) != "live" or not view.uses or any(use.held is None for use in view.uses):
+        idle, before = _stands_idle(view), self._idle.get(view.name)
+        if view.state(now) != "live" or idle is None:
             return
-        idle, before = not any(use.held for use in view.uses), self._idle.get(view.name)
         self._idle[view.name] = idle
         if before is None or before == idle:
             return
@@ -164,7 +175,7 @@ class Watcher:
             yield Said("idle", f"node {name} is in use again{f', by {who}' if who else ''}", facts)
 
     def _of_alerts(self, view: NodeView, now: float) -> Iterable[Said]:
-        if not view.alerts and view.name not in self._alerts:
+        if not view.alerts and not self._alerts.get(view.name):
             return
         here = self._alerts.setdefault(view.name, {})
         for key, alert in view.alerts.items():
@@ -238,7 +249,7 @@ class Watcher:
 
     def _money(self, fleet: Fleet, now: float) -> Said:
         totals = fleet.totals(now, [view.name for view in fleet if self._selected(view, now)])
-        text = f"{totals_money(totals)}; {totals.gpus_held} of {totals.gpus} GPUs held on {_count(totals.nodes, 'node')}"
+        text = f"{totals_money(totals)}; {totals.gpus_held} of {_count(totals.gpus, 'GPU')} held on {_count(totals.nodes, 'node')}"
         return Said("money", text, self._sums(totals))
 
     def _use(self, view: NodeView, now: float) -> Said:
@@ -261,6 +272,12 @@ class Watcher:
             "gpus_held": totals.gpus_held, "usd_per_hour": money(totals.usd_per_hour), "unpriced": totals.unpriced,
             "idle_usd_per_hour": money(totals.idle_usd_per_hour),
         }  # fmt: skip
+
+
+def _stands_idle(view: NodeView) -> bool | None:
+    """Nobody holds any of its GPUs; None: it has none, or not all of them tell."""
+    use = view.use
+    return None if use.untold or not use.gpus else not use.held
 
 
 def job_said(view: JobView, step: str, *, again: bool, now: float) -> Said:
