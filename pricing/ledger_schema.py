@@ -10,6 +10,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from pricing import closed_schema
+from pricing.sqlite_file import apply_steps
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
@@ -118,17 +119,14 @@ def _cpu_hours(db: Database) -> None:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Brings the ledger up to `SCHEMA_VERSION`; the caller holds the write transaction, so it is all or nothing."""
-    import sqlite_utils
-    from sqlite_utils.migrations import Migrations
-
-    steps = Migrations("rackrate-ledger")
-    steps(name="0001_first")(_first)
-    steps(name="0002_closed_months")(_closed_months)
-    steps(name="0003_roll_ups")(_roll_ups)
-    steps(name="0004_interruptions")(_interruptions)
-    steps(name="0005_cpu_use")(_cpu_use)
-    steps(name="0006_cpu_hours")(_cpu_hours)
-    steps.apply(sqlite_utils.Database(connection, execute_plugins=False))
+    apply_steps(connection, "rackrate-ledger", {
+        "0001_first": _first,
+        "0002_closed_months": _closed_months,
+        "0003_roll_ups": _roll_ups,
+        "0004_interruptions": _interruptions,
+        "0005_cpu_use": _cpu_use,
+        "0006_cpu_hours": _cpu_hours,
+    })  # fmt: skip
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (program_version(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

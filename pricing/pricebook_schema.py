@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pricing.errors import PriceBookDamaged, PriceBookTooNew
 from pricing.ledger_schema import program_version, written_by
-from pricing.sqlite_file import identity
+from pricing.sqlite_file import apply_steps, identity
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database
@@ -56,12 +56,7 @@ def _first(db: Database) -> None:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Brings the book up to `SCHEMA_VERSION`; the caller holds the write transaction, so it is all or nothing."""
-    import sqlite_utils
-    from sqlite_utils.migrations import Migrations
-
-    steps = Migrations("rackrate-prices")
-    steps(name="0001_first")(_first)
-    steps.apply(sqlite_utils.Database(connection, execute_plugins=False))
+    apply_steps(connection, "rackrate-prices", {"0001_first": _first})
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (program_version(),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

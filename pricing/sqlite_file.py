@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pricing.ledger_faults import is_busy
+
+if TYPE_CHECKING:
+    from sqlite_utils.db import Database
 
 
 class Identity(NamedTuple):
@@ -123,3 +127,28 @@ def upgrade(
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         raise
+
+
+def apply_steps(connection: sqlite3.Connection, name: str, steps: Mapping[str, Callable[[Database], None]]) -> None:
+    """Those of sqlite-utils' migrations that the file has not seen yet, in their order."""
+    with _without_pandas():
+        import sqlite_utils
+        from sqlite_utils.migrations import Migrations
+
+    known = Migrations(name)
+    for step, change in steps.items():
+        known(name=step)(change)
+    known.apply(sqlite_utils.Database(connection, execute_plugins=False))
+
+
+@contextlib.contextmanager
+def _without_pandas() -> Iterator[None]:
+    """sqlite-utils imports pandas wherever that is installed, for a method that nobody calls: half a second of the first start."""
+    hidden = "pandas" not in sys.modules
+    if hidden:
+        sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            sys.modules.pop("pandas", None)

@@ -398,12 +398,13 @@ def test_half_a_shared_gpu_is_a_fault_only_when_no_more_is_to_come(ledger: Ledge
     assert any("has shares of 500000" in fault for fault in ledger.check())
 
 
-def test_opening_a_ledger_that_is_up_to_date_does_not_import_sqlite_utils(tmp_path: Path) -> None:
+def test_opening_a_ledger_that_is_up_to_date_does_not_import_sqlite_utils_and_making_one_not_pandas(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     Ledger.open(path).close()
     code = f"import sys; from pricing.ledger import Ledger; Ledger.open({str(path)!r}).close(); print('sqlite_utils' in sys.modules)"
+    code += f"; Ledger.open({str(tmp_path / 'new.db')!r}).close(); print('sqlite_utils' in sys.modules, 'pandas' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert said == "False\n"
+    assert said == "False\nTrue False\n"
 
 
 def test_the_schema_is_recorded_in_the_file(tmp_path: Path) -> None:
