@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +13,13 @@ from pricing.commitments_backtest import cost
 from pricing.commitments_lp import clairvoyant
 from pricing.commitments_model import Deal
 from pricing.demand_series import hour_name
-from tests.support.cli import Done, rackrate_here
+from tests.support.cli import Done
 from tests.support.demand import plateaus
 
 Run = Callable[..., Done]
+WORDS = ("backtest", "commitments")
 FIRST = 24 * 20_000
 DEAL = ("--term", "14d", "--discount", "0.4")
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:  # noqa: ANN401
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
-    return lambda *arguments: rackrate_here(capfdbinary, "backtest", "commitments", *map(str, arguments))
 
 
 @pytest.fixture

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.aws_stubs import Aws, zone_rows
-from tests.support.cli import Done, rackrate_here
-from tui import price_sources
+from tests.support.cli import Done
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 SCORES, BLOCKS = "get_spot_placement_scores", "describe_capacity_block_offerings"
 Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
-    return lambda *arguments: rackrate_here(capfdbinary, "prices", *map(str, arguments))
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
-    stubbed = Aws()
-    monkeypatch.setattr(price_sources, "aws_session", lambda: stubbed.session)
-    yield stubbed
-    stubbed.all_used()
+WORDS = ("prices",)
 
 
 def block(fee: str, days: int, zone: str = "us-east-1a", **change: object) -> dict:

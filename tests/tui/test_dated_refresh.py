@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.pricing.sources.test_aws_prices import FILE
 from tests.support.aws_stubs import Aws
-from tests.support.cli import Done, rackrate_here
+from tests.support.cli import Done
 from tests.support.price_server import Answer, price_server
 from tui import price_sources
 
 Run = Callable[..., Done]
+WORDS = ("prices",)
 ASKED = ("refresh", "--as-of", "2025-07-01", "--region", "us-east-1", "--type", "p4d.24xlarge")
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
-    return lambda *arguments: rackrate_here(capfdbinary, "prices", *map(str, arguments))
 
 
 def stubbed(monkeypatch: pytest.MonkeyPatch, url: str) -> Aws:

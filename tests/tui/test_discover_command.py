@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,25 +12,12 @@ import pytest
 
 from pricing.sources.aws_session import AwsSession
 from tests.support.aws_stubs import Aws
-from tests.support.cli import Done, rackrate_here, write_config
+from tests.support.cli import Done, write_config
 from tui import price_sources
 
 ASKED = "describe_instances"
 Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
-    return lambda *arguments: rackrate_here(capfdbinary, "discover", "aws", "--region", "us-east-1", *map(str, arguments))
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
-    stubbed = Aws()
-    monkeypatch.setattr(price_sources, "aws_session", lambda: stubbed.session)
-    yield stubbed
-    stubbed.all_used()
+WORDS = ("discover", "aws", "--region", "us-east-1")
 
 
 def instance(number: int, kind: str = "p4d.24xlarge", name: str | None = None, **change: object) -> dict[str, Any]:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.cli import Done, rackrate_here
+from tests.support.cli import Done
 
 Run = Callable[..., Done]
+WORDS = ("plan",)
 HURRY = '[run]\ndeadline = "2m"\ninterruptible = false\n'
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
-    return lambda *arguments: rackrate_here(capfdbinary, "plan", *map(str, arguments))
 
 
 @pytest.mark.parametrize("name", ["image-classifier", "language-model", "recommender"])

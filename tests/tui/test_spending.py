@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pricing.ledger import Ledger
 from tests.support.aws_stubs import Aws, cost_group, cost_period
-from tests.support.cli import Done, rackrate_here
+from tests.support.cli import Done
 from tests.support.sample_ledger import fill
-from tui import price_sources
 
 USAGE = "get_cost_and_usage"
 SPAN = ("report", "--no-sync", "--compare", "aws", "--from", "2026-10-30", "--to", "2026-11-01")
@@ -29,20 +27,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Ledger.open(made / "ledger.db") as ledger:
         fill(ledger, datetime(2026, 10, 30, tzinfo=UTC), 48, 4)
     return made
-
-
-@pytest.fixture
-def run(home: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(home))
-    return lambda *arguments: rackrate_here(capfdbinary, *map(str, arguments))
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
-    stubbed = Aws()
-    monkeypatch.setattr(price_sources, "aws_session", lambda: stubbed.session)
-    yield stubbed
-    stubbed.all_used()
 
 
 class Terminal(io.StringIO):
