@@ -142,6 +142,11 @@ class Advice:
         return sum((action.saving_per_month * share for action, share in sure), Fraction(0))
 
 
+def about(count: Fraction) -> str:
+    """`2.5`, `3`: how many, to a tenth, of a whole number without it."""
+    return f"{float(count):.1f}".removesuffix(".0")
+
+
 def cents(amount: Fraction) -> Decimal:
     """To the cent, half to even."""
     return to_decimal(amount, 2)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
+from pricing.advice import HOURS_PER_MONTH, Action, Case, about, cents
 from pricing.calendar import milliseconds
 from pricing.commitment_mix_owned import cloud_of, uncovered
 from pricing.demand import DemandKey
@@ -198,7 +198,7 @@ def _action(case: Case, key: DemandKey, shape: InstanceType, nodes: Fraction, to
     place = str(to.key) if to.reach != "cloud" else f"{to.key} of {cloud_of(case, to.key)}"
     return Action(
         kind="move",
-        what=f"run the work of {float(nodes):.1f} {key} on {float(to.nodes):.1f} {place}",
+        what=f"run the work of {about(nodes)} {key} on {about(to.nodes)} {place}",
         saving_per_month=to.saving,
         saving_range=(
             max(Fraction(0), to.saving - doubled - slower),

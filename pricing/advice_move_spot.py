@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from pricing import advice_spot
-from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
+from pricing.advice import HOURS_PER_MONTH, Action, Case, about, cents
 from pricing.advice_move import MONTHS, REACHES, Data, data_of, moving, same_work
 from pricing.advice_spot import SpotPlace, thin
 from pricing.commitment_mix_owned import cloud_of
@@ -76,7 +76,7 @@ def _action(case: Case, key: DemandKey, nodes: Fraction, here: SpotPlace, to: _T
     low = to.saving - (to.monthly + to.once / MONTHS if far else 0)
     return Action(
         kind="move",
-        what=f"run the {float(nodes):.1f} spot {key} on spot {to.key}{cloud}",
+        what=f"run the {about(nodes)} spot {key} on spot {to.key}{cloud}",
         saving_per_month=to.saving,
         saving_range=(max(Fraction(0), low), hours * (to.here - to.place.effective)),
         evidence=_evidence(case, nodes, here, to, data),

@@ -17,7 +17,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import NamedTuple
 
-from pricing.advice import HOURS_PER_MONTH, Action, Case, cents
+from pricing.advice import HOURS_PER_MONTH, Action, Case, about, cents
 from pricing.advice_spot_risk import Risk, risk_of
 from pricing.commitment_mix_owned import uncovered
 from pricing.demand import DemandKey
@@ -228,7 +228,7 @@ def _action(
     chance = _deadline(case, key, best, moving, on_demand.usd_per_hour)
     return Action(
         kind="spot",
-        what=f"{condition}run {float(hours / HOURS_PER_MONTH):.1f} {key} on spot in {where}{told}",
+        what=f"{condition}run {about(hours / HOURS_PER_MONTH)} {key} on spot in {where}{told}",
         saving_per_month=saving,
         saving_range=(Fraction(0) if share is None else max(Fraction(0), min(low, saving)), max(high, saving)),
         evidence=_evidence(case, key, nodes, share, offered, moving, lost, lost_from) | chance,

@@ -138,7 +138,7 @@ def target_of(shape: InstanceType, count: int | None = None) -> Target | str:
     if gpu.runtime != "cuda":
         return f"the {gpu.model} needs {gpu.runtime}"
     if count and count > shape.gpu_count:
-        return f"it has {shape.gpu_count} GPUs"
+        return f"it has {shape.gpu_count} GPU{'s' * (shape.gpu_count != 1)}"
     return Target(gpu=gpu, count=count or shape.gpu_count, wiring=wiring, cloud=shape.cloud, instance_type=shape.instance_type)
 
 

@@ -85,7 +85,7 @@ def write(comparison: Comparison, stream: TextIO) -> None:
     differing = [match for match in comparison.matches if abs(match.difference) >= Fraction(1, 200)]
     differing.sort(key=lambda match: -abs(match.difference))
     same = sum(match.state == "matched" for match in comparison.matches if abs(match.difference) < Fraction(1, 200))
-    stream.write(f"\n{same} of {len(comparison.matches)} lines (day, region, type, node) agree to the cent\n")
+    stream.write(f"\n{same} of {len(comparison.matches)} agree to the cent (lines by day, region, type, node)\n")
     if differing:
         stream.write("\n" + "\n".join(_table(list(_rows(differing[:MOST_ROWS], names)))) + "\n")
     if len(differing) > MOST_ROWS:
@@ -96,7 +96,7 @@ def notes(comparison: Comparison, *, account: str | None = None) -> Iterator[str
     """What a reader should know beside the figures. `account`: whose lines were asked for."""
     if comparison.outside_cost:
         left = f"{float(comparison.outside_cost):,.2f} {comparison.currency}"
-        yield f"{left} of the bill lie outside the range and were left out ({comparison.outside_lines} whole lines)"
+        yield f"{left} of the bill lie outside the range and were left out ({comparison.outside_lines} whole line{'s' * (comparison.outside_lines != 1)})"
     if account is None and comparison.accounts:
         several = len(comparison.accounts) > 1
         named = ", ".join(clean(one) for one in comparison.accounts[:5]) + (", …" if len(comparison.accounts) > 5 else "")

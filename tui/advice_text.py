@@ -162,7 +162,7 @@ def headline(advice: Advice, case: Case) -> str:
         "what it costs now is not known" if advice.spend_per_month is None else f"now {money(advice.spend_per_month)} a month"
     )
     hours = f"{demand.known_hours:,} of {demand.hours:,} h" if demand.known_hours != demand.hours else f"{demand.hours:,} h"
-    nodes = "" if case.fleet is None else f", {sum(node.running for node in case.fleet.nodes):,} nodes running"
+    nodes = "" if case.fleet is None else f", {fmt.counted(sum(node.running for node in case.fleet.nodes), 'node')} running"
     pools = f"{len(demand.counts)} pool{'' if len(demand.counts) == 1 else 's'} of nodes{nodes}"
     first = f"{demand.start:%Y-%m-%d} to {demand.end:%Y-%m-%d} ({hours}, {pools}): {spend}."
     if advice.actions:

@@ -17,6 +17,7 @@ from agent import wire
 from tui import format as fmt
 from tui.fleet import Fleet, NodeView
 from tui.fleet_jobs import RUNNING, JobView
+from tui.format import counted as counted
 from tui.job_rows import span
 
 TYPED_ABOVE = 10
@@ -70,11 +71,6 @@ def names_text(names: Sequence[str], most: int = SHOWN) -> str:
     if len(shown) > most:
         return f"{', '.join(shown[: most - 1])} and {len(shown) - most + 1} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 job`, `3 jobs`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def shell(*words: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from tui.commands.context import Context
 from tui.errors import RackrateError
-from tui.format import clean
+from tui.format import clean, counted
 
 Status = Literal["ok", "warn", "fail"]
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
@@ -58,7 +58,7 @@ def _configuration(context: Context) -> Iterator[Check]:
     if not file.exists():
         yield Check("configuration", "ok", f"{file} does not exist: this machine is shown", "rackrate add URL adds a node")
     else:
-        yield Check("configuration", "ok", f"{file}: {count} nodes")
+        yield Check("configuration", "ok", f"{file}: {counted(count, 'node')}")
     for node in context.config.nodes:
         path = context.paths.token_path(node)
         if path and path.exists() and path.stat().st_mode & 0o077:
@@ -82,7 +82,7 @@ def _nodes(context: Context) -> Iterator[Check]:
             continue
         info = view.info
         assert info is not None
-        gpus = f"{len(info.gpus)} GPUs" if info.gpus else (info.gpu_reason or "no GPUs")
+        gpus = counted(len(info.gpus), "GPU") if info.gpus else (info.gpu_reason or "no GPUs")
         yield Check(f"node {view.name}", "ok" if info.gpus or not view.expects_gpus else "warn", gpus)
         if view.usd_per_hour is None:
             yield Check(
@@ -117,7 +117,7 @@ def _catalog(context: Context) -> Iterator[Check]:
         yield Check("price book", "warn", problem)
     kept = sum(offer.valid_from is not None for offer in offers)
     origin = f"{kept} of them from the price book" if kept else "all of them ship with the program; rackrate prices refresh"
-    yield Check("prices", "ok", f"{len(offers)} offers, {origin}; newest: {dates}")
+    yield Check("prices", "ok", f"{counted(len(offers), 'offer')}, {origin}; newest: {dates}")
 
 
 def _terminal(context: Context) -> Iterator[Check]:

@@ -30,6 +30,11 @@ def decimal_of(value: Fraction | Decimal, places: int) -> Decimal:
     return value.quantize(quantum, ROUND_HALF_EVEN)
 
 
+def counted(count: int, noun: str, nouns: str | None = None) -> str:
+    """`1 job`, `3,000 jobs`; `nouns` where the plural has no `s`, or where more words follow."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
 def percent(ratio: float | None) -> str:
     """`87%` of a ratio 0-1."""
     return UNKNOWN if ratio is None else f"{ratio * 100:.0f}%"
@@ -39,7 +44,7 @@ def watts(value: float | None) -> str:
     """`412W`, `3.2kW`, `1.4MW`."""
     if value is None:
         return UNKNOWN
-    if value < 1000:
+    if value < 999.5:
         return f"{value:.0f}W"
     return f"{value / 1000:.1f}kW" if value < 999_950 else f"{value / 1e6:.2f}MW"
 
@@ -49,7 +54,7 @@ def size(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     step = 0
-    while value >= 1024 and step < len(_UNITS) - 1:
+    while value >= 1023.5 and step < len(_UNITS) - 1:
         value /= 1024
         step += 1
     return f"{value:.0f}{_UNITS[step]}" if step == 0 or value >= 100 else f"{value:.1f}{_UNITS[step]}"

@@ -139,7 +139,7 @@ def _cost(job: wire.Job) -> str | None:
 
 
 def _dropped(job: wire.Job) -> str:
-    return f", {job.log_dropped_lines} lines dropped" if job.log_dropped_lines else ""
+    return f", {fmt.counted(job.log_dropped_lines, 'line')} dropped" if job.log_dropped_lines else ""
 
 
 def _usage(usage: wire.JobUsage) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from tui.columns import Column, fit
+from tui.format import counted
 
 MOST_FAILURES = 20
 
@@ -35,7 +36,7 @@ def say_failures(failed: Mapping[str, str]) -> None:
     for name, error in itertools.islice(failed.items(), MOST_FAILURES):
         say(f"rackrate: {name}: {error}")
     if len(failed) > MOST_FAILURES:
-        say(f"rackrate: and {len(failed) - MOST_FAILURES:,} more nodes; `rackrate nodes --json` has the `error` of each")
+        say(f"rackrate: and {counted(len(failed) - MOST_FAILURES, 'more node')}; `rackrate nodes --json` has the `error` of each")
 
 
 def print_rows(columns: tuple[Column, ...], rows: Sequence[Any], now: float) -> None:
@@ -47,7 +48,7 @@ def print_rows(columns: tuple[Column, ...], rows: Sequence[Any], now: float) -> 
     limits = [width for _, width in chosen] if sys.stdout.isatty() else None
     print_table(titles, texts, [column.align for column, _ in chosen], limits=limits)
     if hidden:
-        say(f"({hidden} columns hidden: make the terminal wider, or use --json)")
+        say(f"({counted(hidden, 'column')} hidden: make the terminal wider, or use --json)")
 
 
 def print_table(

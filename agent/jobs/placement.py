@@ -41,7 +41,7 @@ def refusal(wanted: Wanted, node: NodeShape) -> str | None:
     """Why this node could not run it even if it were empty and whole, in a sentence; for the submit."""
     cpus = sum(map(len, node.cpus.values()))
     if wanted.gpus > len(node.gpus):
-        return f"the job asks for {wanted.gpus} GPUs, and this node has {len(node.gpus) or 'none'}"
+        return f"the job asks for {wanted.gpus} GPU{'s' * (wanted.gpus != 1)}, and this node has {len(node.gpus) or 'none'}"
     if wanted.share is not None:
         return _share_refusal(wanted, node)
     if wanted.cpu_millis > 1000 * cpus:

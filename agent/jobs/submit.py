@@ -126,7 +126,7 @@ def _gpu_faults(spec: JobSpec, node: NodeFacts) -> Iterator[str]:
     if spec.gpus < 0:
         yield f"{spec.gpus} GPUs cannot be given"
     if spec.gpus > have:
-        yield f"{spec.gpus} GPUs are asked for, but this node has {have or 'none'}"
+        yield f"{spec.gpus} GPU{'s are' if spec.gpus != 1 else ' is'} asked for, but this node has {have or 'none'}"
     if spec.gpu_share is not None:
         yield from _share_faults(spec, spec.gpu_share, node)
     elif spec.gpu_memory_bytes is not None:

@@ -176,7 +176,7 @@ def test_a_killed_recorder_loses_the_last_seconds_and_the_next_goes_on(fleet: Pa
         assert killed_ms - recording.ends_ms < 9000
         assert all(view.sample is not None for view in recording.fleet(recording.ends_ms, 0.0)) and not recording.damage
     third = record(fleet, file, "--for", "3s")
-    assert "usage rows were new" in third.communicate(timeout=60)[1] and third.returncode == 0
+    assert " new usage row" in third.communicate(timeout=60)[1] and third.returncode == 0
     with RecordFile.read(file) as opened:
         recording = Recording(opened)
         assert len(recording.sessions) == 2 and recording.ends_ms > killed_ms

@@ -24,7 +24,7 @@ USED = demand({P4D: flat(4)})
 def test_the_same_type_in_a_cheaper_region_with_its_data_counted() -> None:
     rates = {P4D: [on_demand(22)], WEST: [on_demand(20)], FRANKFURT: [on_demand(27)]}
     (action,) = advice_move.actions(case(USED, rates, options={"stored_gb": 5000, "transfer_gb_per_month": 300}))
-    assert action.what == "run the work of 4.0 p4d.24xlarge in us-east-1 on 4.0 p4d.24xlarge in us-west-2"
+    assert action.what == "run the work of 4 p4d.24xlarge in us-east-1 on 4 p4d.24xlarge in us-west-2"
     once, monthly = 5000 * F("0.043"), 300 * F("0.02")
     assert action.saving_per_month == 4 * 730 * 2 - monthly - once / 12
     assert action.evidence["move_once_usd"] == "215.00" and action.evidence["transfer_usd_per_month"] == "6.00"
@@ -122,7 +122,7 @@ def test_spot_is_ranked_apart_from_on_demand() -> None:
     used = demand({P4D: flat(4)}, bought={P4D: {"spot": flat(3)}})
     found = {action.group: action for action in advice_move.actions(case(used, rates, options={"stored_gb": 100}))}
     on_spot = found[f"move spot aws {P4D}"]
-    assert on_spot.what == "run the 3.0 spot p4d.24xlarge in us-east-1 on spot p4d.24xlarge in us-east-2", (
+    assert on_spot.what == "run the 3 spot p4d.24xlarge in us-east-1 on spot p4d.24xlarge in us-east-2", (
         "us-west-2 is interrupted more often"
     )
     assert on_spot.claims == {P4D.as_spot(): F(2190)}

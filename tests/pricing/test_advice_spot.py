@@ -26,7 +26,7 @@ JOB = SpotJob("train", P4D, 1460.0, True, True, 0.3)
 
 def test_without_a_word_on_the_work_it_is_an_if_and_partial() -> None:
     (action,) = advice_spot.actions(case(demand({P4D: flat(4)}), RATES))
-    assert action.what == "if interruptible: run 4.0 p4d.24xlarge in us-east-1 on spot in use1-az1"
+    assert action.what == "if interruptible: run 4 p4d.24xlarge in us-east-1 on spot in use1-az1"
     assert action.partial and action.saving_range[0] == 0 < action.saving_per_month
     assert "not known" in action.risks[0]
     assert "use1-az6" not in action.evidence["zones"], "spot at the on-demand price"  # type: ignore[operator]

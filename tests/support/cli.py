@@ -14,6 +14,8 @@ from unittest.mock import patch
 
 from pytest import CaptureFixture
 
+from tests.support.wording import well_worded
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,7 +37,7 @@ def rackrate(home: Path, *arguments: str, env: dict[str, str] = {}) -> Done:
         timeout=120, env={**os.environ, "RACKRATE_HOME": str(home), **env},
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
+    return Done(done.returncode, well_worded(done.stdout), well_worded(done.stderr))
 
 
 def rackrate_here(captured: CaptureFixture[bytes], *arguments: str) -> Done:
@@ -48,7 +50,7 @@ def rackrate_here(captured: CaptureFixture[bytes], *arguments: str) -> Done:
         code = int(exit.code or 0)
     out, err = captured.readouterr()
     assert b"Traceback" not in err, err.decode()
-    return Done(code, out.decode(), err.decode())
+    return Done(code, well_worded(out.decode()), well_worded(err.decode()))
 
 
 def rackrate_inside(home: Path, *arguments: str, env: dict[str, str] = {}) -> Done:
@@ -61,7 +63,7 @@ def rackrate_inside(home: Path, *arguments: str, env: dict[str, str] = {}) -> Do
             code = int(main(arguments))
         except SystemExit as exit:
             code = int(exit.code or 0)
-    done = Done(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+    done = Done(code, *(well_worded(stream.buffer.getvalue().decode()) for stream in (out, err)))  # type: ignore[attr-defined]
     assert "Traceback" not in done.err, done.err
     return done
 

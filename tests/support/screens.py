@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.support.fleets import Clock, small_fleet
+from tests.support.wording import well_worded
 from tui.fleet import Fleet
 from tui.ui.app import RackrateApp
 from tui.ui.screens.fleet import FleetScreen
@@ -58,7 +59,7 @@ async def tick(app: RackrateApp, pilot: Pilot[None], clock: Clock, seconds: floa
 def text(app: RackrateApp) -> str:
     """All that is painted."""
     rows = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in row).rstrip() for row in rows)
+    return well_worded("\n".join("".join(segment.text for segment in row).rstrip() for row in rows))
 
 
 def line_with(app: RackrateApp, part: str) -> str:

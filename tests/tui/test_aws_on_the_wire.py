@@ -49,7 +49,7 @@ def test_cost_explorer_is_asked_and_compared(tmp_path: Path) -> None:
         assert refused.code == 2 and "--yes-spend 2" in refused.err and aws.asked == []
         done = rackrate(tmp_path, *span, "--yes-spend", "2", env=aws.env)
     assert done.code == 0, done.err
-    assert "1 of 1 lines (day, region, type, node) agree to the cent" in done.out and "(Cost Explorer: 2 requests, $0.02)" in done.err
+    assert "1 of 1 agree to the cent (lines by day, region, type, node)" in done.out and "(Cost Explorer: 2 requests, $0.02)" in done.err
     (by_type, by_kind) = [sent for _, sent in aws.asked]
     assert by_type["GroupBy"] == [{"Type": "DIMENSION", "Key": "INSTANCE_TYPE"}, {"Type": "DIMENSION", "Key": "REGION"}]
     assert by_kind["GroupBy"] == [{"Type": "DIMENSION", "Key": "RECORD_TYPE"}]

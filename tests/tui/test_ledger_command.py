@@ -44,11 +44,11 @@ def test_check_says_what_the_ledger_holds(home: Path, run: Callable[..., Done]) 
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[1:3] == [
-        "4 rows of 2 nodes, from 1 rows of their agents",
+        "4 rows of 2 nodes, from 1 row of their agents",
         f"from 2024-03-05 12:00 to 2024-03-05 15:00 UTC; the newest is {lines[2].rpartition('is ')[2]}",
     ]
     assert lines[3:] == [
-        "7 rows were thrown away by agents before they were synced",
+        "7 rows were thrown away by agents before any sync",
         "whole: every row is here once, and all sums are right",
     ]
     found = run("ledger", "check", "--json").json()
@@ -90,7 +90,7 @@ def test_retention_keeps_the_report_and_says_what_it_did(home: Path, run: Callab
     assert (done["ledger_rows"], done["hours"], done["agent_rows"], done["dry_run"]) == (4, 4, 1, False)
     assert run("report", *RANGE).json() == before
     said = run("ledger", "check").out
-    assert "UTC only sums per hour, of 1 rows of agents" in said and "whole:" in said
+    assert "UTC only sums per hour, of 1 row of agents" in said and "whole:" in said
     assert " saved; the ledger has " in run("ledger", "vacuum").out
     assert set(run("ledger", "vacuum", "--json").json()) == {"saved_bytes", "size_bytes", "in_use"}
     assert "0 rows of 0 hours" in run("ledger", "retain", "--keep", "60w").out

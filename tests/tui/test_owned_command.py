@@ -102,7 +102,7 @@ def test_a_reading_that_fails_keeps_the_file_and_its_age_is_told(run: Run, aws: 
     aws.refuse("ec2", "describe_reserved_instances", "UnauthorizedOperation")
     aws.lay("savingsplans", "describe_savings_plans", {"savingsPlans": []})
     partly = run("prices", "owned", "--write")
-    assert partly.code == 4 and "reservations of account 123456789012 in us-east-1 (1 commitments)" in partly.err
+    assert partly.code == 4 and "reservations of account 123456789012 in us-east-1 (1 commitment)" in partly.err
     assert "allow ec2:DescribeReservedInstances" in partly.err and "ri-1" in file.read_text()
     assert "were read 30 days ago" in run("cost", "--no-sync").err
 

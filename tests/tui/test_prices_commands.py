@@ -177,7 +177,7 @@ def test_import_keeps_the_good_rows_and_names_row_and_column_of_the_others(run: 
     file = tmp_path / "aws.csv"
     file.write_bytes(b"\xef\xbb\xbf\xef\xbb\xbfregion,zone,instance_type,purchase,price,currency,as_of,source\n" + "\n".join(rows).encode())
     done = run("prices", "import", file)
-    assert done.code == 4 and "1 prices taken: 1 new" in done.out
+    assert done.code == 4 and "1 price taken: 1 new" in done.out
     for says in ("row 3, column price", "row 4, column currency", "row 5, column price: The spot price", "row 6, column price"):
         assert says in done.err
     assert "20.2500" in run("prices", "p4d.24xlarge", "buy:on-demand", "region:us-east-1").out

@@ -37,7 +37,7 @@ def test_history_goes_into_the_book_and_is_drawn(run: Run, tmp_path: Path) -> No
     file = tmp_path / "spot.json"
     file.write_text(json.dumps({**history(50), "NextToken": ""}))
     done = run("import", file, "--zone-id", "us-east-1a=use1-az4")
-    assert done.code == 0 and "50 rows: 1 zones and types are new, 49 changes of price were added" in done.out
+    assert done.code == 0 and "50 rows: 1 new by zone and type, 49 changes of price added" in done.out
     assert "use1-az4" in run("history", "p3.2xlarge", "--days", "30").out
     again = run("import", file, "--zone-id", "us-east-1a=use1-az4", "--json").json()
     assert (again["unchanged"], again["new"], again["notes"]) == (50, 0, [])

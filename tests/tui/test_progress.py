@@ -75,7 +75,7 @@ def test_a_sync_that_is_broken_off_ends_with_130_and_a_sentence(tmp_path: Path) 
     (tmp_path / "config.toml").write_text("\n".join(nodes))
     env = {**os.environ, "RACKRATE_HOME": str(tmp_path)}
     said, code = on_a_terminal([sys.executable, "-m", "tui.cli", "sync"], seconds=4.0, env=env)
-    assert code == 130 and b"rackrate: broken off: 0 of 2 nodes are synced; the next sync brings what is missing." in said
+    assert code == 130 and b"rackrate: broken off: synced: 0 of 2 nodes; the next sync brings what is missing." in said
     assert b"Traceback" not in said
     for one in hanging:
         one.close()

@@ -94,7 +94,7 @@ def test_our_focus_file_agrees_with_our_report(run, tmp_path: Path) -> None:  # 
         said = run("--compare", str(tmp_path / name), "--json").json()
         assert said["difference"] == "0.00" and said["parts"] == {} and {row["state"] for row in said["rows"]} == {"matched"}
     text = run("--compare", str(tmp_path / "bill.csv")).out
-    assert "20 of 20 lines (day, region, type, node) agree to the cent" in text
+    assert "20 of 20 agree to the cent (lines by day, region, type, node)" in text
 
 
 def test_a_wrong_bill_is_a_sentence(run, tmp_path: Path) -> None:  # noqa: ANN001

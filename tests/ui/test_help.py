@@ -15,7 +15,7 @@ async def test_help_is_searched_and_runs_what_is_chosen() -> None:
         await press(pilot, "question_mark")
         assert "On this screen (fleet)" in text(app) and text(app).index("On this screen") < text(app).index("Filter the rows")
         await press(pilot, "slash", *"next theme", "enter")
-        assert "▌   t" in text(app) and "1 actions" in text(app) and "Filter the rows" not in text(app)
+        assert "▌   t" in text(app) and "1 action" in text(app) and "Filter the rows" not in text(app)
         await press(pilot, "enter")
         assert app.theme != theme and app.screen.SCOPE == "fleet"  # type: ignore[attr-defined]
         await press(pilot, "question_mark", "slash", *"whole log", "enter", "enter")

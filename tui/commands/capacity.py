@@ -37,7 +37,7 @@ def scores_(context: Context, arguments: argparse.Namespace) -> ExitCode:
     names = [_type(context.catalog(), name) for name in arguments.types]
     regions, now = regions_of(arguments.region), datetime.now(UTC)
     with aws_session() as session, live_line() as line:
-        line.tell(f"aws: placement scores of {len(regions)} regions")
+        line.tell(f"aws: placement scores of {fmt.counted(len(regions), 'region')}")
         wanted = Wanted(tuple(regions), frozenset(names))
         scores = placement_scores(session, wanted, arguments.count, now, single_zone=not arguments.regions_only)
     if arguments.json:

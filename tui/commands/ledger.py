@@ -79,13 +79,13 @@ def _record(found: LedgerState, now: datetime) -> dict[str, Any]:
 
 def _print(path: str, found: LedgerState, now: datetime) -> None:
     print(f"{path}: {fmt.size(found.size_bytes)}")
-    print(f"{found.rows:,} rows of {found.nodes:,} nodes, from {found.agent_rows:,} rows of their agents")
+    print(f"{fmt.counted(found.rows, 'row')} of {fmt.counted(found.nodes, 'node')}, from {fmt.counted(found.agent_rows, 'row')} of their agents")
     if found.starts_ms is not None:
         print(f"from {_minute(found.starts_ms)} to {_minute(found.ends_ms)} UTC; the newest is {fmt.age(_age(found, now))} old")
     if found.rolled_up_until_ms is not None:
-        print(f"before {_minute(found.rolled_up_until_ms)} UTC only sums per hour, of {found.rolled_up_rows:,} rows of agents")
+        print(f"before {_minute(found.rolled_up_until_ms)} UTC only sums per hour, of {fmt.counted(found.rolled_up_rows, 'row')} of agents")
     if found.missing_rows:
-        print(f"{found.missing_rows:,} rows were thrown away by agents before they were synced")
+        print(f"{fmt.counted(found.missing_rows, 'row was', 'rows were')} thrown away by agents before any sync")
 
 
 def _age(found: LedgerState, now: datetime) -> float | None:
@@ -114,7 +114,7 @@ def backup(context: Context, arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print_json({"file": arguments.file, "rows": done.rows, "size_bytes": done.size_bytes})
     else:
-        print(f"{arguments.file}: {done.rows:,} rows, {fmt.size(done.size_bytes)}; checked")
+        print(f"{arguments.file}: {fmt.counted(done.rows, 'row')}, {fmt.size(done.size_bytes)}; checked")
     return ExitCode.DONE
 
 
@@ -165,10 +165,11 @@ def retain(context: Context, arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print_json({**done._asdict(), "until": done.until.isoformat().replace("+00:00", "Z"), "dry_run": arguments.dry_run})
         return ExitCode.DONE
-    verb = "would be" if arguments.dry_run else "were"
-    print(f"{done.ledger_rows:,} rows of {done.hours:,} hours before {done.until:%Y-%m-%d} {verb} rolled up: their sums stay")
+    verb = "would be" if arguments.dry_run else "was" if done.ledger_rows == 1 else "were"
+    what = f"{fmt.counted(done.ledger_rows, 'row')} of {fmt.counted(done.hours, 'hour')}"
+    print(f"{what} before {done.until:%Y-%m-%d} {verb} rolled up: the sums stay")
     if done.kept_hours:
-        print(f"{done.kept_hours:,} hours keep their rows, because days of a time zone in use begin within them")
+        print(f"{fmt.counted(done.kept_hours, 'hour keeps its', 'hours keep their')} rows, because days of a time zone in use begin within")
     if done.ledger_rows and not arguments.dry_run:
         say("`rackrate ledger vacuum` gives their room back to the disk")
     return ExitCode.DONE

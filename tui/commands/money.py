@@ -57,13 +57,13 @@ def sync_nodes(context: Context, ledger: Ledger, only: Sequence[str] = ()) -> li
         def told(result: NodeSync) -> None:
             nonlocal done, rows
             done, rows = done + 1, rows + result.new_rows
-            line.tell("syncing", f": {done} of {len(nodes)} nodes, {rows:,} new rows")
+            line.tell("syncing", f": {done} of {fmt.counted(len(nodes), 'node')}, {fmt.counted(rows, 'new row')}")
 
         line.tell("syncing", f" {len(nodes)} node{'s' * (len(nodes) != 1)}")
         try:
             return asyncio.run(run_sync(nodes, ledger, client_for=context.client_for, on_progress=told))
         except KeyboardInterrupt:
-            raise BrokenOff(f"{done} of {len(nodes)} nodes are synced; the next sync brings what is missing.") from None
+            raise BrokenOff(f"synced: {done} of {fmt.counted(len(nodes), 'node')}; the next sync brings what is missing.") from None
 
 
 def sync_verdict(results: Sequence[NodeSync]) -> ExitCode:
@@ -73,7 +73,7 @@ def sync_verdict(results: Sequence[NodeSync]) -> ExitCode:
     for result in results:
         if result.error is None and result.missing_rows:
             say(
-                f"rackrate: {fmt.clean(result.node)}: {result.missing_rows} rows are no longer kept by the agent; "
+                f"rackrate: {fmt.clean(result.node)}: {fmt.counted(result.missing_rows, 'row is', 'rows are')} no longer kept by the agent; "
                 "sync more often, or raise its retention_days"
             )
     if not failed:

@@ -71,7 +71,7 @@ def say_totals(totals: Totals, *, stdout: bool = False) -> None:
 
     line = (
         f"{totals.nodes} node{'s' * (totals.nodes != 1)}: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
-        f"{totals.gpus_held} of {totals.gpus} GPUs held; {totals_money(totals)}"
+        f"{totals.gpus_held} of {fmt.counted(totals.gpus, 'GPU')} held; {totals_money(totals)}"
     )
     print(line) if stdout else say(line)
 

@@ -79,11 +79,11 @@ def _write(context: Context, found: Found) -> None:
     text = written(replaced(old, found.readings))
     counts = [one for one in found.owned if one.why_not is None]
     _replace(path, text)
-    say(f"wrote {path}: {len(counts)} commitments of account {found.account}; every command that prices takes them")
+    say(f"wrote {path}: {fmt.counted(len(counts), 'commitment')} of account {found.account}; every command that prices takes them")
     kept = {one.place for one in old} - {one.place for one in found.readings}
     stayed = [one for one in old if one.place in kept and one.commitments]
     for one in stayed:
-        say(f"kept as it was read on {one.read_at:%Y-%m-%d}: {_of(one)} ({len(one.commitments)} commitments)")
+        say(f"kept as it was read on {one.read_at:%Y-%m-%d}: {_of(one)} ({fmt.counted(len(one.commitments), 'commitment')})")
     _say_contradictions(context)
 
 

@@ -186,7 +186,7 @@ def _notes(ask: Asked, found: Found, shown: Sequence[Row], kept: Sequence[Calibr
     if not kept:
         notes.append("nothing was measured yet: `rackrate calibrate NODE` measures a node, and its speed then prices all that can be scaled from it")
     if len(found.rows) > len(shown):
-        notes.append(f"{len(found.rows) - len(shown)} more rows: --top or --all shows them")
+        notes.append(f"{fmt.counted(len(found.rows) - len(shown), 'more row')}: --top or --all shows all")
     if found.left_out:
         most = "; ".join(f"{count} x {why}" for why, count in found.left_out.most_common(3))
         notes.append(fmt.clean(f"left out: {sum(found.left_out.values())} types ({most})"))

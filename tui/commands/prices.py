@@ -159,7 +159,7 @@ def _tell_lines(line: LiveLine, url: str, count: int) -> None:
 
 def _tell(line: LiveLine, cloud: str, progress: Any, result: Any) -> None:
     total = f" of {progress.total}" if progress.total is not None else ""
-    counts = f"{progress.rows} prices, {result.new + result.changed} new, {len(result.refused)} refused"
+    counts = f"{fmt.counted(progress.rows, 'price')}, {result.new + result.changed} new, {len(result.refused)} refused"
     line.tell(f"{cloud}: {progress.step}", f", {progress.done}{total}; {counts}", f" ({progress.done}{total})")
 
 

@@ -57,7 +57,7 @@ def import_(context: Context, arguments: argparse.Namespace) -> ExitCode:
         print_json({**record, "held": result.held, "refused": faults, "notes": notes})
     else:
         print(
-            f"{kept} prices taken: {result.new} new, {result.changed} changed, {result.unchanged} known; {len(faults)} refused"
+            f"{fmt.counted(kept, 'price')} taken: {result.new} new, {result.changed} changed, {result.unchanged} known; {len(faults)} refused"
         )
         say_some(faults)
         say_some([f"note: {sentence}" for sentence in notes])
@@ -87,7 +87,7 @@ def _import_history(context: Context, arguments: argparse.Namespace, path: Path,
                 result = result.plus(book.put(found.prices[at : at + CHUNK], now, accept=arguments.accept))
     notes = [*found.left_out, *summary(reading.traps)]
     if reading.traces:
-        notes.append(f"{len(reading.traces)} files are traces of availability, which are no prices: they are left out.")
+        notes.append(f"{fmt.counted(len(reading.traces), 'file')} of traces of availability, which are no prices, left out.")
     _tell_history(arguments, path, result, reading.rows, notes)
     kept = result.new + result.changed + result.unchanged
     if not notes and not result.refused:
@@ -102,7 +102,7 @@ def _tell_history(arguments: argparse.Namespace, path: Path, result: PutResult, 
         print_json({**record, "held": result.held, "refused": refused, "notes": notes})
         return
     print(
-        f"{rows:,} rows: {result.new} zones and types are new, {result.changed:,} changes of price were added, "
+        f"{fmt.counted(rows, 'row')}: {result.new:,} new by zone and type, {fmt.counted(result.changed, 'change')} of price added, "
         f"{result.unchanged:,} known; {len(refused):,} refused"
     )
     say_some(refused)

@@ -56,7 +56,7 @@ def _chosen(context: Context, words: Sequence[str], nodes: Sequence[NodeConfig])
     chosen = [node for node in nodes if wanted(fleet[node.name], now)]
     if not chosen:
         raise Failed("No node that answers is selected by this query; nothing was recorded.")
-    say(f"{len(chosen)} of {len(nodes)} nodes are selected, as they are now")
+    say(f"selected as they are now: {len(chosen)} of {fmt.counted(len(nodes), 'node')}")
     return chosen
 
 
@@ -142,8 +142,8 @@ class _Recording:
         await asyncio.to_thread(self._write, self._recorder.take())
         self._line_clear()
         size, hours = self._file.size_bytes, (now_ms() - self._began_ms) / 3_600_000
-        say(f"recorded {len(self._nodes)} nodes for {fmt.age(hours * 3600)} in {self._file.path}: {size / 1e6:,.1f} MB in all, "
-            f"{self._keeper.rows} usage rows were new; `rackrate replay {self._file.path}` shows it")  # fmt: skip
+        say(f"recorded {fmt.counted(len(self._nodes), 'node')} for {fmt.age(hours * 3600)} in {self._file.path}: {size / 1e6:,.1f} MB in all, "
+            f"{fmt.counted(self._keeper.rows, 'new usage row')}; `rackrate replay {self._file.path}` shows it")  # fmt: skip
 
     # -- what is done again and again ----------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class _Recording:
         span = (now_ms() - self._began_ms) / 1000
         totals = self.fleet.totals(time.monotonic())
         sys.stderr.write(
-            f"\r\x1b[Krecording {totals.live} of {totals.nodes} nodes for {fmt.age(span)}: {self._size_bytes / 1e6:,.1f} MB; Ctrl-C ends it"
+            f"\r\x1b[Krecording {totals.live} of {fmt.counted(totals.nodes, 'node')} for {fmt.age(span)}: {self._size_bytes / 1e6:,.1f} MB; Ctrl-C ends it"
         )
         sys.stderr.flush()
 

@@ -90,7 +90,7 @@ def _rows(task: _Task, form: str) -> Report:
                     stream.write("\ufeff")
                 write(source, stream, form)
     head = head_of(source)
-    _say_written(task.arguments.out, f": {len(head.rows)} rows" if head is source else "")
+    _say_written(task.arguments.out, f": {fmt.counted(len(head.rows), 'row')}" if head is source else "")
     return head
 
 

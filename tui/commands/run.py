@@ -99,7 +99,7 @@ def _packed(folder: Path, called: str = "the recipe's program: ") -> Iterator[Pa
     with tempfile.TemporaryDirectory(prefix="rackrate-") as scratch, _progress("packing") as told:
         packed = pack(folder, Path(scratch) / "work.tar.gz", told=told)
         told(0, 0)
-        say(f"{called}{packed.files} files, {fmt.size(packed.bytes)}, {fmt.size(packed.packed_bytes)} packed")
+        say(f"{called}{fmt.counted(packed.files, 'file')}, {fmt.size(packed.bytes)}, {fmt.size(packed.packed_bytes)} packed")
         yield packed
 
 

@@ -250,7 +250,7 @@ class LogActions(JobActions):
             return [((fmt.clean(self._follower.error), "lost"),)]
         parts = [*self._search_parts(), *self._standing_parts()]
         if buffer.dropped_lines:
-            parts.append(((f"{buffer.dropped_lines:,} lines dropped", "idle"),))
+            parts.append(((f"{fmt.counted(buffer.dropped_lines, 'line')} dropped", "idle"),))
         if buffer.first and buffer.whole_front:
             parts.append((("older ones are not kept", "dim"),))
         top = log.top_line()
@@ -267,7 +267,7 @@ class LogActions(JobActions):
         if log.held:
             came = buffer.appended - (self._held_at or 0)
             more = "+" if buffer.full and not buffer.ended else ""
-            return [((("held still", "idle"), (f": {came:,}{more} lines came", "text"))), (("Space", "key"), (" goes on", "dim"))]
+            return [((("held still", "idle"), (f": {came:,}{more} {'line' if came == 1 and not more else 'lines'} came", "text"))), (("Space", "key"), (" goes on", "dim"))]
         if not log.at_end:
             return [(("End", "key"), (" follows", "dim"))]
         return [(("ended" if buffer.ended else "live", "dim" if buffer.ended else "accent"),)]

@@ -152,7 +152,7 @@ class CostsScreen(TableScreen):
         shown = self.table.shown
         groups = self._groups.value
         if groups is None or not shown:
-            return (((f"{len(shown)} groups", "text"),),)
+            return (((fmt.counted(len(shown), "group"), "text"),),)
         whole = len(shown) == len(groups.table.rows)
         cells = [groups.table.totals] if whole else [row.cells for row in shown]
 
@@ -250,7 +250,7 @@ class CostsScreen(TableScreen):
         except (OSError, PricingError, RackrateError) as error:
             self.note(fmt.clean(str(error)), "lost")
             return False
-        self.note(f"wrote {fmt.clean(str(path))}: {len(rows)} rows", "accent")
+        self.note(f"wrote {fmt.clean(str(path))}: {fmt.counted(len(rows), 'row')}", "accent")
         return True
 
     async def _send(self, groups: Groups, rows: Sequence[GroupRow], name: str) -> None:

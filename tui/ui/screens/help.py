@@ -12,6 +12,7 @@ from textual import events
 from textual.app import ComposeResult
 
 from tui.columns import FLEET_COLUMNS, Column
+from tui.format import counted
 from tui.job_rows import JOB_COLUMNS
 from tui.query import Words
 from tui.ui import actions
@@ -167,7 +168,7 @@ class HelpScreen(RackrateScreen):
             self.table.explain(((("  Nothing of that name. Esc clears the search.", "dim"),),))
         found = sum(row.action is not None for row in self.table.rows.values())
         search: Line = ((f" /{wanted[1]} ", "accent"),) if wanted[1] else ((" ", "dim"),)
-        self.query_one(StatusLine).show_line((*search, (f"{found} actions", "text"), ("   rackrate keys", "key"), (" lists and changes them", "dim")))
+        self.query_one(StatusLine).show_line((*search, (counted(found, "action"), "text"), ("   rackrate keys", "key"), (" lists and changes them", "dim")))
 
     def _rows(self, cells: int, search: str) -> list[HelpRow]:
         rows = help_rows(max(20, cells - 4), self._of)
