@@ -12,6 +12,8 @@ from agent import wire
 from agent.client import AgentRefused, Unreachable
 from pricing.spot import Policy
 from pricing.spot_rules import Greedy, OnDemand, UniformProgress
+from tui import job_nodes
+from tui.commands.drive import TOGETHER_SECONDS, _Fleet
 from tui.config import NodeConfig
 from tui.job_nodes import Offer, Place
 from tui.spot_drive import LOST_SECONDS, Drive, Kind, Progress
@@ -182,3 +184,29 @@ async def test_progress_is_what_ran_beyond_each_changeover() -> None:
     drive = drive_of(world, UniformProgress(), 8)
     await drive.run()
     assert drive.progress.done_seconds() == pytest.approx(4 * 3600, abs=3 * LOOK)
+
+
+async def test_what_is_asked_together_looks_for_the_nodes_once_and_asks_each_kind_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched, asked, clock = [0], list[str](), [0.0]
+    places = [Place(NodeConfig(name=name, url="http://127.0.0.1"), Decimal(1), name) for name in ("spot", "on_demand", "reserved_1y")]
+
+    class Submission:
+        wanted, client_for = None, None
+
+        async def places(self, *, quiet: bool) -> list[Place]:
+            fetched[0] += 1
+            return places
+
+    async def ask(found: Sequence[Place], *_: object) -> list[Offer]:
+        asked.extend(place.name for place in found)
+        return []
+
+    monkeypatch.setattr(job_nodes, "ask", ask)
+    fleet = _Fleet(Submission(), lambda: clock[0])  # type: ignore[arg-type]
+    for _ in range(2):
+        await fleet.offers("spot")
+        await fleet.offers("on_demand")
+    assert fetched == [1] and asked == ["spot", "on_demand", "reserved_1y"] * 2
+    clock[0] += TOGETHER_SECONDS
+    await fleet.offers("spot")
+    assert fetched == [2]

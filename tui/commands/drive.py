@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from pricing.spot import Policy
     from tui.commands.run import Submission
     from tui.drive_file import DriveFile
-    from tui.job_nodes import Offer
+    from tui.job_nodes import Offer, Place
     from tui.jobspec import Wanted
     from tui.spot_drive import Kind, Progress
 
 LOOK = "30s"
+TOGETHER_SECONDS = 2.0
+"""What is asked within so long (spot, then on demand) looks for the nodes once; what each would do is asked each time."""
 CHANGEOVER = "10m"
 
 
@@ -198,13 +201,19 @@ def _outcome(progress: Progress, *, as_json: bool) -> int:
 class _Fleet:
     """The configured nodes, as the drive asks them."""
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, submission: Submission, clock: Callable[[], float] = time.monotonic) -> None:
         self._submission = submission
+        self._clock = clock
+        self._places: list[Place] = []
+        self._fresh_until = float("-inf")
 
     async def offers(self, kind: Kind) -> Sequence[Offer]:
         from tui import job_nodes
 
-        places = [place for place in await self._submission.places(quiet=True) if (place.purchase == "spot") == (kind == "spot")]
+        if self._clock() >= self._fresh_until:
+            self._places = await self._submission.places(quiet=True)
+            self._fresh_until = self._clock() + TOGETHER_SECONDS
+        places = [place for place in self._places if (place.purchase == "spot") == (kind == "spot")]
         return job_nodes.by_price(await job_nodes.ask(places, self._submission.wanted, self._submission.client_for))
 
     async def submit(self, offer: Offer) -> wire.Job:
