@@ -85,17 +85,3 @@ async def test_alerts_are_filtered_with_keys_of_their_own_and_esc_shows_all_agai
         assert "No alert matches this filter. Esc clears it." in text(app)
         await press(pilot, "enter", "escape", "escape")
         assert type(app.screen).__name__ == "FleetScreen"
-
-
-async def test_what_is_typed_right_behind_the_slash_goes_into_the_filter_and_does_nothing_else() -> None:
-    from textual import events
-
-    app, _ = make_app()
-    async with running(app) as pilot:
-        for key, sign in (("slash", "/"), *((letter, letter) for letter in "q"), *((sign, sign) for sign in "at"), ("x", "x")):
-            app.post_message(events.Key(key, sign))
-        await pilot.pause(0.3)
-        assert app.is_running and app.return_code is None and len(app.screen_stack) == 1
-        assert typed(app) == "qatx"
-        await press(pilot, "backspace", "escape")
-        assert not typed(app) and table(app).has_focus

@@ -40,7 +40,7 @@ from tui.ui.theme import ANSI, DARK, NAMES, THEMES
 from tui.ui.time_travel import IN_REPLAY, TimeTravel, Travel
 from tui.ui.typed_early import TypedEarly
 from tui.ui.widgets import plot
-from tui.ui.widgets.status import FilterBar, Footer
+from tui.ui.widgets.status import Footer
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
@@ -256,7 +256,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         if event.key == "f1" and isinstance(self.screen, ModalScreen) and self.explain_dialog():
             event.prevent_default()
             event.stop()
-        elif self.take_early(event) or (self.screen.query(FilterBar) and self.screen.query_one(FilterBar).takes(event)):
+        elif self.take_early(event):
             event.prevent_default()
             event.stop()
         elif event.key not in self.screen.active_bindings and isinstance(self.screen, RackrateScreen):

@@ -1,7 +1,7 @@
 """What is typed right behind the key that opens a line belongs into the line, though it went to the screen below.
 
-Invariant: order is kept and nothing is typed twice. A screen whose line takes such keys says so by `TAKES_EARLY`; dialogs that
-confirm do not.
+Invariant: order is kept and nothing is typed twice. A screen that is one line says so by `TAKES_EARLY`; a line that is shown
+when it is asked for (a filter, a search) has the class `-open` meanwhile, or is within what has it. Dialogs that confirm have neither.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TypedEarly(App[None]):
         A letter that the line took itself never comes here.
         """
         screen = self.screen
-        if not getattr(screen, "TAKES_EARLY", False) or any(event is one for one in self._on_the_way):
+        if not (_is_line(screen) or _opened(screen)) or any(event is one for one in self._on_the_way):
             return False
         if not event.is_printable and not (event.key in KEYS and (self._early or self._on_the_way)):
             return False
@@ -56,13 +56,24 @@ class TypedEarly(App[None]):
         if screen is not self.screen:
             self._early.clear()
             return
-        field = screen.focused
+        field = _opened(screen) or screen.focused
         if not isinstance(field, Input):
             screen.call_after_refresh(self._hand_on, screen)
             return
+        if not field.has_focus:
+            screen.set_focus(field)
         while self._early:
             typed = self._early.pop(0)
             event = events.Key(typed.key, typed.character)
             self._on_the_way.append(event)
             field._forward_event(event)  # as the app gives a key to what has the focus
             field.call_later(self.call_later, self._on_the_way.remove, event)
+
+
+def _is_line(screen: Screen[Any]) -> bool:
+    return bool(getattr(screen, "TAKES_EARLY", False))
+
+
+def _opened(screen: Screen[Any]) -> Input | None:
+    """The line that is being typed on the screen, whether or not it has the focus already."""
+    return next(iter(screen.query("Input.-open, .-open Input").results(Input)), None)

@@ -193,6 +193,7 @@ class SignalScreen(Dialog[str | None]):
     """
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
+    TAKES_EARLY = True
 
     def __init__(self, whom: str) -> None:
         super().__init__()

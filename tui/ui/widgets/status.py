@@ -168,17 +168,6 @@ class FilterBar(Vertical):
         self._explain()
         self.query_one(FilterInput).focus()
 
-    def takes(self, event: events.Key) -> bool:
-        """Whether a key that went elsewhere, as the line had only just been opened, was meant for it and is put into it."""
-        field = self.query_one(FilterInput)
-        if not self.is_open or not (event.is_printable or event.key in ("enter", "escape", "backspace")):
-            return False
-        if not field.has_focus:
-            self.screen.set_focus(field)
-        if event.is_printable:
-            field.post_message(events.Key(event.key, event.character))
-        return event.is_printable
-
     def put(self, text: str) -> None:
         """Filters by `text` without showing the line."""
         self.query_one(FilterInput).value = text
