@@ -32,6 +32,11 @@ ALL_REDUCE_BYTES = 1 << 26
 ALL_REDUCES = 3
 PIECE_BYTES = 1 << 22
 MB = 1 << 20
+TAKEN = (
+    "steps", "data", "cache", "samples", "max_broken", "workers", "device", "deterministic", "threads", "checkpoint_dir", "checkpoint_every",
+    "keep_checkpoints", "tensorboard", "log_every", "held_out",
+)  # fmt: skip
+"""Settings of a recipe that a figure would not tell: they are those of the calibration."""
 SAMPLES = 2048
 """Made for a recipe's measurement."""
 
@@ -235,12 +240,15 @@ def chosen(settings: Calibrate) -> dict[str, list[str]]:
             raise WrongSettings(f"--changes {text}: it is written RECIPE.SETTING=VALUE, as in language.width=768.")
         if name not in found:
             raise WrongSettings(f"--changes {text}: {name} is not among the recipes that are measured ({', '.join(found) or 'none'}).")
+        if key.strip().replace("-", "_") in TAKEN:
+            raise WrongSettings(f"--changes {text}: {key} is no setting of the model; in a calibration it is the same for all recipes.")
         found[name].append(f"--{key.strip().replace('_', '-')}={value.strip()}")
     return found
 
 
 def recipe_speed(name: str, settings: Calibrate, team: Ranks, changes: list[str]) -> Measurement:
     """Samples a second of all ranks, in a training on made data: of its second half, when every kernel has been chosen."""
+    from agent.recipes import parallel
     from agent.recipes.train import Trainer
 
     kind = getattr(importlib.import_module(f"agent.recipes.{name}"), name.capitalize())
@@ -257,13 +265,14 @@ def recipe_speed(name: str, settings: Calibrate, team: Ranks, changes: list[str]
     own = {one.name: getattr(its, one.name) for one in fields(its) if one.name not in general}
     if "model" in about:
         own["model"] = about["model"]  # which one `auto` is here
+    if "parallel" in own and parallel.kind(its, team) == parallel.DDP:
+        own |= {"parallel": parallel.DDP, "tensor_ranks": 0}  # of one rank alone, whatever is asked
     about |= {"batch_size": its.batch_size, "ranks": team.world, "settings": own}
 
     def once() -> float:
         journal = Silent()
-        with tempfile.TemporaryDirectory(prefix="rackrate-calibrate-") as folder:
-            trainer = Trainer(its, task, team, Path(folder), journal)
-            trainer.run()
+        trainer = Trainer(its, task, team, None, journal)
+        trainer.run()
         if journal.stopped:
             raise RecipeFault("it was told to stop, and has measured nothing.")
         about["precision"] = trainer.precision

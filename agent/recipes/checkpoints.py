@@ -198,9 +198,10 @@ class Checkpoints:
             raise NotWhole(f"{ABOUT} does not say what it holds")
         if "sha256" not in about and not isinstance(about.get(FILES), dict):
             raise NotWhole(f"{ABOUT} does not say what it holds")
-        if about.get("format") not in (WHOLE, SHARDS):
-            raise CheckpointFault(f"{path} is of format {about.get('format')}, and this program reads {WHOLE} and {SHARDS}: go on with the"
-                                  " Rackrate that wrote it, or name another --checkpoint-dir.")  # fmt: skip
+        if (number := about.get("format")) not in (WHOLE, SHARDS):
+            which = "without a number of its format" if number is None else f"of format {number}"
+            raise CheckpointFault(f"{path} is {which}, and this program reads {WHOLE} and {SHARDS}: go on with the Rackrate that wrote it,"
+                                  " or name another --checkpoint-dir.")  # fmt: skip
         return about
 
 

@@ -1,6 +1,6 @@
 """How much memory a step takes, and after one that did not fit, the batch that would.
 
-Invariant: what is told to fit has been tried, or lies between a size that was tried and one that failed by their measured use.
+Invariant: what is told to fit has been tried; where nothing could be tried, nothing is told to fit.
 """
 
 from __future__ import annotations
@@ -53,13 +53,16 @@ def sentence(step: int, piece: int, ranks: int, accumulate: int, fits: int, wher
 
 
 def untried(step: int, piece: int, accumulate: int, device: torch.device) -> str:
-    """As `sentence`, where a smaller batch could not be tried."""
+    """As `sentence`, where a smaller batch could not be tried: how many samples at once other pieces would be is all that is told."""
     did = f"out of memory in step {step}: {piece} sample{'s' * (piece > 1)} at once on {room(device)[2]} do not fit"
     if piece == 1:
         return f"{did}: share the model over more ranks, or use --checkpoint-activations."
     each = piece * accumulate
     cuts = next(cuts for cuts in range(accumulate + 1, each + 1) if each % cuts == 0)
-    return f"{did}: try --accumulate {cuts} (same result, slower), or share the model over more ranks."
+    return (
+        f"{did}. What would fit was not tried, for with shards no rank can try it alone: --accumulate {cuts} is {each // cuts} at once"
+        f" (computed; same result, slower), --accumulate {each} is one; or share the model over more ranks."
+    )
 
 
 def room(device: torch.device) -> tuple[int, int | None, str]:

@@ -72,9 +72,9 @@ class Task(Protocol):
 
 
 class Trainer:
-    """One training on one rank."""
+    """One training on one rank. `folder`: of its checkpoints; None: nothing is kept, as where its speed alone is wanted."""
 
-    def __init__(self, settings: Settings, task: Task, team: Ranks, folder: Path, journal: Journal | None = None) -> None:
+    def __init__(self, settings: Settings, task: Task, team: Ranks, folder: Path | None, journal: Journal | None = None) -> None:
         self.kind, team = parallel.kind(settings, team), parallel.laid_out(settings, team)
         self.settings, self.task, self.team = settings, task, team
         self.part = _pieces_fit(settings, team)
@@ -89,7 +89,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(team.device.type, enabled=self.precision == "fp16")
         self.saved = self._checkpoints(folder)
         self.step = self._resume()
-        self.scalars = Scalars(settings.tensorboard, folder, self.step, speaks=team.first)
+        self.scalars = Scalars(settings.tensorboard, folder or Path(), self.step, speaks=team.first)
         copies = team.world > 1 and self.kind == parallel.DDP
         self.model: nn.Module = DistributedDataParallel(self.plain) if copies else self.plain
         source = task.source
@@ -234,8 +234,10 @@ class Trainer:
 
     # Checkpoints
 
-    def _checkpoints(self, folder: Path) -> Checkpoints | None:
+    def _checkpoints(self, folder: Path | None) -> Checkpoints | None:
         """Of shards on each rank; else the first has all."""
+        if folder is None:
+            return None
         identity, keep = identity_of(self.task), self.settings.keep_checkpoints
         if self.kind != parallel.DDP:
             return ShardedCheckpoints(folder, identity, keep, self.team)

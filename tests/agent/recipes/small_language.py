@@ -23,6 +23,8 @@ from typing import Any
 import torch
 
 from agent.recipes import language_task, parallel
+from agent.recipes.calibrate import Calibrate
+from agent.recipes.calibrate_measure import recipe_speed
 from agent.recipes.faults import RecipeFault
 from agent.recipes.language import Language
 from agent.recipes.ranks import Ranks, ranks
@@ -111,6 +113,18 @@ def fault(does: Callable[[], object]) -> str:
     except RecipeFault as wrong:
         return str(wrong)
     return "none"
+
+
+def speeds(folder: Path, team: Ranks) -> dict[str, Any]:
+    """What calibrate tells of ranks that share the model; nothing is kept, so they need no folder together."""
+    found = {}
+    for kind in ("fsdp", "tensor"):
+        settings = Calibrate(recipes="language", steps=2, batch_size=4, device="cpu", deterministic=True)
+        flags = [f"--parallel={kind}", "--width=16", "--heads=2", "--layers=1", "--context=8", "--vocabulary=16"]
+        measured = recipe_speed("language", settings, team, flags)
+        speed = measured.once()
+        found[kind] = {"speed": speed, **measured.about}
+    return found
 
 
 def overflow(folder: Path, team: Ranks) -> dict[str, Any]:

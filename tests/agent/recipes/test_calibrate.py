@@ -153,6 +153,14 @@ def test_a_stop_in_the_middle_of_a_recipe_ends_it(monkeypatch: pytest.MonkeyPatc
         calibrate_measure.recipe_speed("recommender", SMALL, ALONE, []).once()
 
 
+def test_a_figure_says_what_ran_and_not_what_was_asked() -> None:
+    tiny = [f"--{word}" for word in ("parallel=both", "tensor-ranks=2", "width=16", "heads=2", "layers=1", "context=8")]
+    measured = calibrate_measure.recipe_speed("language", replace(SMALL, batch_size=4), ALONE, tiny)
+    assert measured.once() > 0
+    told = measured.about["settings"]
+    assert (told["parallel"], told["tensor_ranks"], told["width"]) == ("ddp", 0, 16), "alone nothing is shared"
+
+
 @pytest.mark.parametrize(
     ("changes", "fault", "sentence"),
     [
@@ -160,6 +168,7 @@ def test_a_stop_in_the_middle_of_a_recipe_ends_it(monkeypatch: pytest.MonkeyPatc
         ({"changes": "width=8"}, WrongSettings, "--changes width=8: it is written RECIPE.SETTING=VALUE, as in language.width=768."),
         ({"changes": "vision.width=8"}, WrongSettings, "--changes vision.width=8: vision is not among the recipes that are measured (recommender)."),
         ({"changes": "recommender.wide=8"}, WrongSettings, "--wide=8: there is no such flag (did you mean --width?); --help lists them."),
+        ({"changes": "recommender.steps=2"}, WrongSettings, "--changes recommender.steps=2: steps is no setting of the model;"),
         ({"folder": "/proc/nowhere"}, DataFault, "--folder /proc/nowhere: no file can be written there (No such file or directory); --disk-mb 0"),
     ],
 )

@@ -46,6 +46,7 @@ class Two(NamedTuple):
     kinds: Mapping[str, Any]
     resumes: Mapping[str, Any]
     sentences: Mapping[str, str]
+    speeds: Mapping[str, Any]
     overflow: Mapping[str, Any]
     full: Mapping[str, Any]
 
@@ -164,8 +165,9 @@ def test_what_cannot_be_meant_is_one_sentence(two: Two) -> None:
 def test_what_does_not_fit_into_shards_says_what_to_try() -> None:
     cpu = torch.device("cpu")
     assert untried(3, 8, 2, cpu) == (
-        "out of memory in step 3: 8 samples at once on the CPU do not fit: try --accumulate 4 (same result, slower), or share the"
-        " model over more ranks."
+        "out of memory in step 3: 8 samples at once on the CPU do not fit. What would fit was not tried, for with shards no rank can"
+        " try it alone: --accumulate 4 is 4 at once (computed; same result, slower), --accumulate 16 is one; or share the model over"
+        " more ranks."
     )
     assert untried(3, 1, 8, cpu).endswith("1 sample at once on the CPU do not fit: share the model over more ranks, or use"
                                           " --checkpoint-activations.")  # fmt: skip
@@ -175,6 +177,13 @@ def test_alone_nothing_is_shared_whatever_is_asked(tmp_path: Path) -> None:
     assert KINDS == (DDP, FSDP, TENSOR, BOTH)
     assert kind(SETTINGS, Ranks(0, 2, torch.device("cpu"))) == DDP
     assert begun(tmp_path, parallel="both", tensor_ranks=2).kind == DDP
+
+
+def test_calibrate_measures_ranks_that_share_the_model_and_says_so(two: Two) -> None:
+    assert two.speeds.keys() == {"fsdp", "tensor"}
+    for name, found in two.speeds.items():
+        assert found["speed"] > 0 and found["ranks"] == 2 and found["settings"]["parallel"] == name
+    assert two.speeds["fsdp"]["parameters"] == two.speeds["tensor"]["parameters"], "of the whole model"
 
 
 def test_an_infinite_gradient_on_one_rank_keeps_all_from_stepping_and_halves_the_scale_of_all(two: Two) -> None:
@@ -233,7 +242,7 @@ def test_shards_are_read_whole_by_one_process(shards: Path) -> None:
         (lambda path: (path / "__0_0.distcp").unlink(), "__0_0.distcp: no such file or directory"),
         (lambda path: (path / ".metadata").unlink(), ".metadata: no such file or directory"),
         (lambda path: (path / ABOUT).write_text('{"step": 12, "model": {}}'), "about.json does not say what it holds"),
-        (lambda path: (path / ABOUT).write_text('{"step": 12, "model": %s, "files": {}}' % json.dumps(IDENTITY)),
+        (lambda path: (path / ABOUT).write_text('{"format": 2, "step": 12, "model": %s, "files": {}}' % json.dumps(IDENTITY)),
          ".metadata is not among its files"),
     ],
 )  # fmt: skip
