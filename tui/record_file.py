@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import os
 import sqlite3
-import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from pricing.sqlite_file import SqliteFile, identity
 from tui.errors import Failed
 
 FORMAT = 1
@@ -70,14 +70,13 @@ class Chunk(NamedTuple):
     body: bytes
 
 
-class RecordFile:
+class RecordFile(SqliteFile):
     """Use `write` or `read`; close it, or use it as a context manager. Safe to use from several threads."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str, lock: int | None = None) -> None:
-        self._connection = connection
-        self._mutex = threading.RLock()
-        self._lock = lock
-        self.path = path
+    def __init__(self, connection: sqlite3.Connection, path: str, held: int | None = None) -> None:
+        super().__init__(connection, path)
+        self._held = held
+        """A handle whose lock keeps other writers away."""
         self.damage: list[str] = []
         """Sentences: what could not be read, each once."""
 
@@ -131,44 +130,23 @@ class RecordFile:
         _make(connection)
         return cls(connection, "the recording of the last minutes")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    @staticmethod
+    def translated(path: str) -> contextlib.AbstractContextManager[None]:
+        """Failed: the disk is full, the file is damaged, somebody else holds it."""
+        return faults(path)
 
     def close(self) -> None:
         """Closes the file, then lets others write to it."""
-        with self._mutex:
-            self._connection.close()
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """All that is done within it, or nothing. Failed: the disk is full, or the file is damaged."""
-        with self._mutex, faults(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    with contextlib.suppress(sqlite3.Error):
-                        self._connection.execute("ROLLBACK")
-                raise
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """For questions of one moment."""
-        with self._mutex, faults(self.path):
-            yield self._connection
+        with self._lock:
+            super().close()
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of an answer; of a damaged file those before the damage."""
         found: list[tuple[Any, ...]] = []
-        with self._mutex:
+        with self._lock:
             try:
                 for row in self._connection.execute(query, values):
                     found.append(row)
@@ -271,10 +249,7 @@ def _make(connection: sqlite3.Connection) -> None:
 
 
 def _format(connection: sqlite3.Connection, path: str) -> int:
-    version, application, tables = (
-        connection.execute(query).fetchone()[0]
-        for query in ("PRAGMA user_version", "PRAGMA application_id", "SELECT COUNT(*) FROM sqlite_master")
-    )
+    version, application, tables = identity(connection)
     if application != APPLICATION_ID and (version or application or tables):
         raise Failed(f"{path}: this is another program's file, not a recording; it was not touched. Name another file.")
     if version > FORMAT:
