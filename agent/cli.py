@@ -44,19 +44,10 @@ class _Version(argparse.Action):
     """Reads the version only when asked: the package's metadata cost more than all the parsing."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(f"{PROGRAM} {version()}")
+        from agent.version import installed
+
+        print(f"{PROGRAM} {installed() or 'unknown'}")
         parser.exit(0)
-
-
-def version() -> str:
-    """The installed version, or `unknown` in a checkout that was never installed."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("rackrate")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

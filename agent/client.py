@@ -35,8 +35,10 @@ from agent.client_errors import (
 )
 from agent.client_jobs import JobCalls
 from agent.client_nodes import NodeCalls
+from agent.client_reading import Reader
 from agent.client_tls import fingerprint_of, peer_certificate, pinned_context, public_context, same_fingerprint
 from agent.transport import CONNECTIONS, ENDLESS, KEEPALIVE_SECONDS, PlainTransport
+from agent.version import VERSION_HEADER
 
 __all__ = [
     "AgentClient",
@@ -57,7 +59,6 @@ SILENCE_SECONDS = 10.0
 """A stream without a byte for so long counts as lost (samples come once a second)."""
 WHOLE_SECONDS = 90.0
 """So much longer than the wait for its next byte may an answer take: a node that drips bytes would hold whoever asks for ever."""
-LONGEST_EVENT_BYTES = 16 * 1024 * 1024
 
 T = TypeVar("T")
 
@@ -67,19 +68,6 @@ _sample_decoder = msgspec.json.Decoder(wire.Sample)
 _usage_decoder = msgspec.json.Decoder(wire.UsagePage)
 _alerts_decoder = msgspec.json.Decoder(wire.AlertList)
 _history_decoder = msgspec.json.Decoder(wire.History)
-
-
-class _Tag(msgspec.Struct):
-    event: str
-
-
-class _Version(msgspec.Struct):
-    version: int = 0
-
-
-_tag_decoder = msgspec.json.Decoder(_Tag)
-_version_decoder = msgspec.json.Decoder(_Version)
-_KNOWN_EVENTS = frozenset({"node", "sample", "alert", "job", "notice"})
 
 
 class AgentClient(JobCalls, NodeCalls):
@@ -111,6 +99,7 @@ class AgentClient(JobCalls, NodeCalls):
         self._owned = client is None
         self._opening = asyncio.Lock()
         self._fault = _fault_of(url, token)
+        self._reader = Reader(self.url)
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> AgentClient:
@@ -123,6 +112,11 @@ class AgentClient(JobCalls, NodeCalls):
         if self._owned and self._client is not None:
             client, self._client = self._client, None
             await client.aclose()
+
+    @property
+    def left_out(self) -> int:
+        """Events of a kind that only newer agents know, over all streams."""
+        return self._reader.left_out
 
     async def node(self) -> wire.NodeInfo:
         return await self._get("v1/node", _node_decoder)
@@ -144,9 +138,10 @@ class AgentClient(JobCalls, NodeCalls):
     async def stream(self) -> AsyncIterator[wire.Event]:
         """The node event, the active alerts, the newest sample, and then what happens, until the agent ends it.
 
-        Events of a kind that this program does not know are left out. Raises Unreachable after ten silent seconds.
+        Events of a kind that this program does not know are left out, and counted in `left_out`. Raises Unreachable after
+        ten silent seconds.
         """
-        lines = _Lines(self.url)
+        lines = self._reader.lines()
         async with self._open("v1/stream", self._stream_timeout) as response:
             if response.status_code != 200:
                 raise self._refusal(response.status_code, await response.aread())
@@ -165,10 +160,7 @@ class AgentClient(JobCalls, NodeCalls):
         """What came, as a struct. `ours`: a 404 is about what was asked for, not about the URL of the agent."""
         if status != 200:
             raise self._refusal(status, body, ours=ours)
-        try:
-            return _check_version(decoder.decode(body), self.url)
-        except msgspec.DecodeError as error:
-            raise _undecodable(body, self.url, error) from None
+        return self._reader.answer(body, decoder)
 
     def _allowing(self, read: float) -> httpx.Timeout:
         """The usual times, but `read` seconds for the answer."""
@@ -193,6 +185,7 @@ class AgentClient(JobCalls, NodeCalls):
                     follow_redirects=False, extensions={ENDLESS: timeout is self._stream_timeout and content is None},
                 ) as response,
             ):  # fmt: skip
+                self._reader.agent = response.headers.get(VERSION_HEADER, self._reader.agent)
                 yield response
         except TimeoutError:
             if most is None:
@@ -255,67 +248,6 @@ class AgentClient(JobCalls, NodeCalls):
         if isinstance(error, httpx.RemoteProtocolError) and not broken_off(error):
             return NotAnAgent(self._not_an_agent("it does not speak HTTP here"))
         return Unreachable(f"{place(self.url)} is not reachable: {reason(error, self._timeout_seconds)}")
-
-
-class _Lines:
-    """Cuts chunks into lines and decodes them; what a chunk leaves unfinished waits for the next."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> list[wire.Event]:
-        end = chunk.rfind(b"\n") + 1
-        if not end:
-            self._keep(self._rest + chunk)
-            return []
-        block = self._rest + chunk[:end] if self._rest else chunk[:end]
-        self._keep(chunk[end:])
-        try:
-            events = wire.event_decoder.decode_lines(block)
-        except msgspec.DecodeError:
-            events = self._one_by_one(block)
-        for event in events:
-            if isinstance(event, wire.NodeEvent):
-                _check_version(event.node, self._url)
-        return events
-
-    def _keep(self, rest: bytes) -> None:
-        if len(rest) > LONGEST_EVENT_BYTES:
-            raise NotAnAgent(f"{self._url} answers, but is not a Rackrate agent (an endless line); check the URL")
-        self._rest = rest
-
-    def _one_by_one(self, block: bytes) -> list[wire.Event]:
-        found = [self._decode(line) for line in block.split(b"\n") if line.strip()]
-        return [event for event in found if event is not None]
-
-    def _decode(self, line: bytes) -> wire.Event | None:
-        """None for an event of a kind that is newer than this program."""
-        try:
-            return wire.event_decoder.decode(line)
-        except msgspec.DecodeError as error:
-            with contextlib.suppress(msgspec.DecodeError):
-                if _tag_decoder.decode(line).event not in _KNOWN_EVENTS:
-                    return None
-            raise _undecodable(line, self._url, error) from None
-
-
-def _check_version(message: T, url: str) -> T:
-    version = getattr(message, "version", 0)
-    if version > wire.WIRE_VERSION:
-        raise WireTooNew(
-            f"the agent at {url} speaks version {version} and this program only {wire.WIRE_VERSION}; update this program"
-        )
-    return message
-
-
-def _undecodable(body: bytes, url: str, error: Exception) -> ClientError:
-    """A message that does not fit: of a newer version, or not ours at all."""
-    with contextlib.suppress(msgspec.DecodeError):
-        _check_version(_version_decoder.decode(body), url)
-    if isinstance(error, msgspec.ValidationError) and "Invalid enum value" in str(error):
-        return WireTooNew(f"the agent at {url} uses a word that this program does not know ({error}); update this program")
-    return NotAnAgent(f"{url} answers, but is not a Rackrate agent ({error}); check the URL")
 
 
 def _problem_text(body: bytes) -> str | None:

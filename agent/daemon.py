@@ -38,6 +38,7 @@ from agent.security import Tokens, ensure_token
 from agent.sensors import Sensor
 from agent.sensors.host import HostSensor
 from agent.server import create_app
+from agent.version import installed
 from agent.workload import Workload
 
 PERIOD_SECONDS = 1.0
@@ -327,21 +328,12 @@ def _gpu_sensor(config: AgentConfig, name: str) -> GpuSensor:
 def _static_facts(host: HostSensor, *, simulated: bool) -> wire.NodeInfo:
     return wire.NodeInfo(
         node="",
-        agent_version=_version(),
+        agent_version=installed(),
         started_at=datetime.now(timezone.utc),
         gpus=(),
         simulated=simulated,
         **host.describe(),
     )
-
-
-def _version() -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("rackrate")
-    except PackageNotFoundError:
-        return None
 
 
 def _open_meter(config: AgentConfig, name: str) -> Meter:

@@ -21,6 +21,7 @@ import uvicorn
 
 from agent.errors import ConfigurationError, ListenRefused
 from agent.security import check_listen
+from agent.version import VERSION_HEADER, installed
 
 GRACE_SECONDS = 1
 SOCKET_MODE = 0o660
@@ -197,6 +198,7 @@ def _configure(app: Any, certificate: Path | None, key: Path | None) -> uvicorn.
         log_level="error",  # what strangers send is no news
         access_log=False,
         server_header=False,
+        headers=[(VERSION_HEADER, told)] if (told := installed()) else [],
         proxy_headers=False,  # else a local client could name any peer in X-Forwarded-For
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_SECONDS,

@@ -39,6 +39,7 @@ from agent.simulation.fleet import plan_fleet
 from agent.simulation.model import NO_GPU_REASON, NodeModel, NodePlan
 from agent.simulation.outage import Outages
 from agent.simulation.people import PROJECTS
+from agent.version import installed
 
 BACKFILL_STEP_MS = 60_000
 ROW_SECONDS = 60.0
@@ -166,7 +167,7 @@ def _build_node(
     meter = Meter.open(path, plan.name, row_seconds=row_seconds, durable=state_dir is not None, projects=PROJECTS)
     alerts = AlertEngine(plan.name, Thresholds(), plan.usd_per_hour)
     history = HistoryRing(plan.name) if fleet <= SMALL_FLEET else HistoryRing(plan.name, FEW)
-    agent = NodeAgent(model.node_info(started_at, _version()), meter, alerts, history, token)
+    agent = NodeAgent(model.node_info(started_at, installed()), meter, alerts, history, token)
     if state_dir is not None:
         agent.keep_orders(state_dir / plan.name)
     return SimulatedNode(model, agent, meter, alerts, history)
@@ -176,15 +177,6 @@ def close_nodes(nodes: Sequence[SimulatedNode]) -> None:
     for node in nodes:
         node.agent.close_streams()
         node.meter.close()
-
-
-def _version() -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("rackrate")
-    except PackageNotFoundError:
-        return None
 
 
 def simulate(

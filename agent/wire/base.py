@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 WIRE_VERSION = 1
-"""Raised when a field changes its meaning; a new field that may be absent does not raise it."""
+"""Raised when a field changes its meaning; a new field that may be absent does not raise it, nor does a new kind of event or
+a new word of a `Literal`: programs of before leave the former out, and refuse a message with the latter (`client_reading`)."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -21,6 +21,7 @@ from agent.client import AgentClient, Unauthorized
 from agent.config import AgentConfig
 from agent.errors import ListenRefused
 from agent.jobs.actor import Actor
+from agent.version import installed
 from tests.support.imds import metadata_service
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +102,7 @@ def test_help_imports_nothing_that_costs_time() -> None:
 def test_the_version_is_printed_to_stdout(said: Said) -> None:
     code, out, err = said("--version")
     assert (code, err) == (0, "")
-    assert out == f"rackrate-agent {cli.version()}\n"
+    assert out == f"rackrate-agent {installed()}\n"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +17,7 @@ import pytest
 import trustme
 
 from agent import client as client_module
-from agent import wire
+from agent import client_reading, wire
 from agent.client import (
     AgentClient,
     AgentRefused,
@@ -32,6 +33,7 @@ from agent.client import (
     same_fingerprint,
 )
 from agent.client_tls import pinned_context
+from agent.version import VERSION_HEADER, installed
 from tests.support.agents import TOKEN, FakeAlerts, FakeMeter, alert, node_agent, sample, serving
 
 
@@ -133,18 +135,22 @@ async def test_events_and_fields_of_a_newer_agent_are_left_out() -> None:
     newer = b'{"event":"mystery","job":{"id":1}}\n' + wire.encode_event(wire.SampleEvent(sample=sample(3))).replace(
         b'"sequence"', b'"mood":"fine","sequence"'
     )
-    events = [event async for event in mocked(streams(lines_of(1) + newer)).stream()]
-    assert [type(event) for event in events] == [wire.NodeEvent, wire.SampleEvent, wire.SampleEvent]
+    client = mocked(streams(lines_of(1) + newer, newer))
+    events = [event async for event in client.stream()]
+    assert [type(event) for event in events] == [wire.NodeEvent, wire.SampleEvent, wire.SampleEvent, wire.SampleEvent]
+    assert client.left_out == 2
 
 
 async def test_a_newer_wire_is_told_from_a_broken_one() -> None:
-    newer = msgspec.json.encode(node_agent().info).replace(b'"version":1', b'"version":2')
-    with pytest.raises(WireTooNew, match="update this program"):
+    info = msgspec.structs.replace(node_agent().info, version=2, agent_version="7.1.0")
+    newer, ours = msgspec.json.encode(info), re.escape(f"Rackrate {installed()}")
+    both = rf"9477/ \(Rackrate 7.1.0\) speaks version 2 of the wire, and this program \({ours}\) only 1; update this program"
+    with pytest.raises(WireTooNew, match=both):
         await mocked(says(newer)).node()
-    with pytest.raises(WireTooNew):
-        await mocked(says(b'{"version":9,"quite":"different"}')).sample()
-    with pytest.raises(WireTooNew):
+    with pytest.raises(WireTooNew, match=both):
         [event async for event in mocked(streams(b'{"event":"node","node":' + newer + b"}\n")).stream()]
+    with pytest.raises(WireTooNew, match=r"\(a Rackrate of unknown version\) speaks version 9"):
+        await mocked(says(b'{"version":9,"quite":"different"}')).sample()
 
 
 @pytest.mark.parametrize(
@@ -166,11 +172,32 @@ async def test_something_else_behind_the_url_is_no_agent(answer: Callable[[httpx
         [event async for event in mocked(answer).stream()]
 
 
+async def test_an_agent_tells_its_version_with_every_answer() -> None:
+    agent = node_agent()
+    async with serving(agent) as url, httpx.AsyncClient(trust_env=False) as http:
+        for path in ("healthz", "v1/node", "nowhere"):
+            assert (await http.get(f"{url}/{path}")).headers[VERSION_HEADER] == installed()
+
+
 async def test_a_word_that_only_newer_agents_know_is_no_wrong_url() -> None:
     row = '{"sequence":1,"starts_at":"2026-03-01T00:00:00Z","ends_at":"2026-03-01T00:00:10Z","gpu":null,"kind":"new","share":1,"placement":1}'
     page = f'{{"node":"a","meter":"m","rows":[{row}],"placements":[],"last_sequence":1}}'
-    with pytest.raises(WireTooNew, match="uses a word that this program does not know .*'new'.*; update this program"):
+    sentence = rf"uses a word that this program \({re.escape(f'Rackrate {installed()}')}\) does not know: .*'new'.*; update this program"
+    with pytest.raises(WireTooNew, match=sentence):
         await mocked(says(page.encode())).usage()
+    told = [event async for event in mocked(streams(lines_of(1))).stream()]
+    late = wire.encode_event(told[1]).replace(b'"event":"sample"', b'"event":"notice","notice":{"kind":"new","at":null}')
+    with pytest.raises(WireTooNew, match=sentence):
+        [event async for event in mocked(streams(lines_of(0), late)).stream()]
+
+
+@pytest.mark.parametrize(("told", "named"), [("7.1.0", "Rackrate 7.1.0"), ("7\x1b[31m", "a Rackrate of unknown version")])
+async def test_who_is_not_understood_is_named_by_the_version_that_he_tells(told: str, named: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b'{"version":9}', headers={"rackrate-agent": told})
+
+    with pytest.raises(WireTooNew, match=re.escape(f"9477/ ({named}) speaks version 9")):
+        await mocked(answer).usage()
 
 
 async def test_a_redirect_is_not_followed_with_the_token() -> None:
@@ -273,7 +300,7 @@ async def test_a_connection_that_breaks_is_unreachable() -> None:
 
 
 async def test_an_endless_line_is_no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "LONGEST_EVENT_BYTES", 1000)
+    monkeypatch.setattr(client_reading, "LONGEST_EVENT_BYTES", 1000)
     with pytest.raises(NotAnAgent, match="endless line"):
         [event async for event in mocked(streams(*[b"x" * 100] * 20)).stream()]
 
