@@ -33,6 +33,8 @@ class Run(NamedTuple):
     node: str
     job: wire.Job
     curves: wire.JobCurves
+    price_note: str | None = None
+    """What its price is, or why there is none, where the agent does not tell it (curves_price.py)."""
 
     @property
     def key(self) -> str:
@@ -48,7 +50,9 @@ def together(parts: Sequence[Run]) -> Run:
     job = msgspec.structs.replace(
         teller.job, usd_per_hour=_all(one.usd_per_hour for one in jobs), cost=_all(one.cost for one in jobs), attempts=()
     )
-    return Run(teller.node, job, teller.curves)
+    notes = [run.price_note for run in parts if run.price_note]
+    unknown = [note for note, run in zip(notes, parts, strict=False) if run.job.usd_per_hour is None]
+    return Run(teller.node, job, teller.curves, next(iter((*unknown, *notes)), None))
 
 
 def _all(values: Iterable[Decimal | None]) -> Decimal | None:

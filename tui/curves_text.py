@@ -88,7 +88,8 @@ def chart(curves: Sequence[wire.Curve], width: int, height: int, *, unicode: boo
 def money_rows(run: Run, seen: Outlook) -> list[tuple[str, str]]:
     """(name, words) of what it cost and will cost."""
     hour = f", {fmt.usd(seen.per_hour)} an hour" if seen.per_hour is not None else ""
-    rows = [("cost", f"{money(seen.so_far)} so far{hour}" if seen.so_far is not None else _unpriced(run.job))]
+    by = f" ({run.price_note})" if run.price_note and seen.per_hour is not None else ""
+    rows = [("cost", f"{money(seen.so_far)} so far{hour}{by}" if seen.so_far is not None else _unpriced(run, hour))]
     if seen.epoch_seconds is not None:
         cost = f"{money(seen.per_epoch)}, " if seen.per_epoch is not None else ""
         rows.append(("an epoch", f"{cost}{span_text(seen.epoch_seconds)} at {_speed(seen)}"))
@@ -103,10 +104,14 @@ def money_rows(run: Run, seen: Outlook) -> list[tuple[str, str]]:
     return rows
 
 
-def _unpriced(job: wire.Job) -> str:
-    if not job.gpus_wanted and job.gpu_share is None:
+def _unpriced(run: Run, hour: str) -> str:
+    if hour:
+        return f"not known yet{hour}"
+    if run.price_note:
+        return run.price_note
+    if not run.job.gpus_wanted and run.job.gpu_share is None:
         return "not known here: a job without a GPU is priced in the reports"
-    return "not known: the node has no price"
+    return "not known: the node has no price; give its instance type, or usd_per_hour, in its agent.toml"
 
 
 def span_text(seconds: float) -> str:

@@ -108,7 +108,7 @@ def with_price(words: Sequence[str], usd_per_hour: Decimal | None) -> tuple[str,
 
     As it is where somebody told a price, or none is known.
     """
-    found = of_command(words) if usd_per_hour is not None else None
+    found = of_command(words) if usd_per_hour else None
     if found is None or found[1].get("usd_per_hour") != "":
         return tuple(words)
     assert usd_per_hour is not None

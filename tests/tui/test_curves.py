@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from agent import wire
+from pricing.weights import GIB, Weights
 from tests.support.cli import Done, rackrate_here
 from tests.support.job_service import JobService
 from tests.support.job_site import job_site
@@ -30,6 +31,7 @@ from tui.curves import (
     together,
 )
 from tui.curves_chart import Trace, columns_of, draw, figure
+from tui.curves_price import priced
 from tui.curves_text import (
     compare_rows,
     csv_rows,
@@ -84,6 +86,25 @@ def test_an_epoch_a_million_and_the_rest_cost_what_the_price_and_the_speed_make_
     assert (seen.per_million_samples, seen.per_million_tokens) == (50, Fraction(3125, 1000))
     assert (seen.steps_left, seen.seconds_left, seen.to_end, seen.total) == (30, 6.0, Fraction(12, 1000), Fraction(1262, 1000))
     assert seen.epochs == 1.6 and seen.so_far == Decimal("1.25") and not seen.whole_run
+
+
+def test_a_job_without_a_gpu_costs_its_part_of_the_node_attempt_by_attempt() -> None:
+    info = wire.NodeInfo(node="cpu-01", gpus=(), cpu_count=8, memory_total_bytes=32 * GIB)
+    half = Weights(Fraction(0), Fraction(1), Fraction(0))
+    first = wire.Attempt(number=1, started_at=START, ended_at=START + timedelta(minutes=30))
+    second = wire.Attempt(number=2, started_at=START + timedelta(hours=1))
+    plain = run(gpus_wanted=0, usd_per_hour=None, cost=None, cpus=Decimal(4), memory_bytes=None, attempts=(first, second), attempt=2)
+    # Half of 0.60 an hour, for 30 minutes and then for 90: 0.15 and 0.45.
+    found = priced(plain, info, Fraction(6, 10), half, START + timedelta(hours=2, minutes=30))
+    assert (found.job.usd_per_hour, found.job.cost, [one.cost for one in found.job.attempts]) == (
+        Decimal("0.3"), Decimal("0.6"), [Decimal("0.15"), Decimal("0.45")])  # fmt: skip
+    assert dict(money_rows(found, outlook(found)))["cost"].endswith("$0.30 an hour (its part of the node by processors and memory, at the price of now)")
+    assert paid_by(found.job, START.timestamp() + 7200) == Fraction(15, 100) + Fraction(30, 100)
+    for price, size, words in ((None, info, "not known: the node has no price"), (Fraction(1), wire.NodeInfo(node="x", gpus=()), "does not tell how many processors")):
+        unknown = priced(plain, size, price, half, START)
+        assert words in dict(money_rows(unknown, outlook(unknown)))["cost"]
+    assert together([found, unknown]).price_note == unknown.price_note and together([found, unknown]).job.cost is None
+    assert priced(run(), info, Fraction(1), half, START) == run(), "the agent's own price stands"
 
 
 def test_what_is_not_known_makes_nothing_of_it() -> None:

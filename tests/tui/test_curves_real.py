@@ -87,4 +87,4 @@ def test_a_job_that_runs_is_read_on_as_it_writes(command: Callable[..., Done], a
     first = agent.http.get(f"/v1/jobs/{job}/curves").json()
     wait_for(lambda: agent.http.get(f"/v1/jobs/{job}/curves?names=loss").json()["step"] > first["step"] + 2)
     shown = command("job", "curves", job)
-    assert shown.code == 0 and "no line" in shown.out and "priced in the reports" in shown.out
+    assert shown.code == 0 and "no line" in shown.out and "its part of the node by processors and memory" in shown.out

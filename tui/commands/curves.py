@@ -125,10 +125,25 @@ def _runs(context: Context, texts: Sequence[str], points: int) -> list[Run]:
 
 async def _ask_one(context: Context, node: NodeConfig, ident: str, points: int) -> Run:
     from tui.curves import Run
+    from tui.curves_price import has_gpu
 
     async with context.client_for(node) as client:
         job = await client.job(ident)
-        return Run(node.name, job, await _whole(client, ident, points))
+        run = Run(node.name, job, await _whole(client, ident, points))
+        return run if has_gpu(job) else _priced(context, run, await client.node())
+
+
+def _priced(context: Context, run: Run, info: wire.NodeInfo) -> Run:
+    """Of a job without a GPU: by the node's price of now, and the weights of the reports."""
+    from fractions import Fraction
+
+    from pricing.terms import load
+    from tui.curves_price import priced
+    from tui.fleet import quote_of
+
+    price = quote_of(context.catalog(), info).price
+    dollars = Fraction(price.amount) if price is not None and price.currency == "USD" else None
+    return priced(run, info, dollars, load(context.terms_path, must_exist=False).weights, context.now())
 
 
 async def _whole(client: AgentClient, ident: str, points: int) -> wire.JobCurves:

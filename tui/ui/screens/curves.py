@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 
 from agent import wire
+from pricing.weights import Weights
 from tui.curves import Outlook, Run, order, outlook
+from tui.curves_price import has_gpu, priced
 from tui.ui import actions
 from tui.ui.panes.curves import Look, page, standing, title
 from tui.ui.places import Place
@@ -27,6 +30,17 @@ BEHIND_SECONDS = 0.5
 """While the agent has not read the whole log."""
 POINTS = 400
 MOST_RUNS = 10
+
+
+def _weights(terms: Path | None) -> Weights:
+    """Of a file that may be damaged: then those that are meant where nobody says any."""
+    from pricing.errors import TermsError
+    from pricing.terms import load
+
+    try:
+        return Weights() if terms is None else load(terms, must_exist=False).weights
+    except TermsError:
+        return Weights()
 
 
 class CurvesScreen(RackrateScreen):
@@ -105,10 +119,19 @@ class CurvesScreen(RackrateScreen):
             self._errors[name] = str(error)
             return
         self._errors.pop(name, None)
-        self._runs[node, ident] = Run(node, job, curves)
+        self._runs[node, ident] = await self._priced(Run(node, job, curves))
         app = self.rackrate
         if node in app.fleet:
             app.fleet.apply(node, wire.JobEvent(job=job), app.clock())
+
+    async def _priced(self, run: Run) -> Run:
+        """Of a job without a GPU: by the node's price of now, and the weights of the reports."""
+        app = self.rackrate
+        if has_gpu(run.job) or run.node not in app.fleet or (info := app.fleet[run.node].info) is None:
+            return run
+        view = app.fleet[run.node]
+        weights = await asyncio.to_thread(_weights, app.files.terms)
+        return priced(run, info, view.usd_per_hour, weights, view.utc(app.clock()))
 
     # -- what is shown ---------------------------------------------------------------------------------------------
 
