@@ -16,7 +16,7 @@ import msgspec
 from agent import wire
 from agent.alert_rules import RuleName
 from agent.errors import JobRefused, JobUnknown, StateDirectoryError
-from agent.private_files import read_private, sweep, write_private
+from agent.kept_order import OrderFile
 
 FILE = "alert_pauses.json"
 MOST = 100
@@ -29,10 +29,8 @@ class AlertPausing:
     """`folder` None: kept in memory alone (a simulated node). Belongs to the event loop."""
 
     def __init__(self, folder: Path | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._path = None if folder is None else folder / FILE
+        self._file = OrderFile(folder, FILE, "list of pauses", tuple[wire.AlertPause, ...])
         self._clock = clock
-        if self._path is not None:
-            sweep(self._path)
         self.now: tuple[wire.AlertPause, ...] = self._read()
         self.expire()
 
@@ -88,15 +86,12 @@ class AlertPausing:
         return True
 
     def _keep(self, pauses: tuple[wire.AlertPause, ...]) -> None:
-        if self._path is not None:
-            write_private(self._path, msgspec.json.encode(pauses) + b"\n")
+        self._file.keep(pauses)
         self.now = pauses
 
     def _read(self) -> tuple[wire.AlertPause, ...]:
-        if self._path is None or not self._path.exists():
-            return ()
         try:
-            found = msgspec.json.decode(read_private(self._path, "list of pauses"), type=tuple[wire.AlertPause, ...])
-        except (msgspec.DecodeError, UnicodeDecodeError, StateDirectoryError):
+            found = self._file.read() or ()
+        except StateDirectoryError:
             return ()
         return () if any(one.until.tzinfo is None for one in found) else found

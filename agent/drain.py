@@ -10,11 +10,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from agent import wire
 from agent.errors import JobRefused, StateDirectoryError
-from agent.private_files import read_private, sweep, write_private
+from agent.kept_order import OrderFile
 
 FILE = "drain.json"
 
@@ -38,10 +36,8 @@ class NodeDrain:
     """`folder` None: kept in memory alone (a simulated node). Belongs to the event loop."""
 
     def __init__(self, folder: Path | None = None, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._path = None if folder is None else folder / FILE
+        self._file = OrderFile(folder, FILE, "drain", wire.Drain)
         self._clock = clock
-        if self._path is not None:
-            sweep(self._path)
         self.now: wire.Drain | None = self._read()
 
     @property
@@ -57,8 +53,7 @@ class NodeDrain:
         if before is not None and before.reason == reason:
             return False
         drain = wire.Drain(since=before.since if before else self._clock(), by=by, reason=reason)
-        if self._path is not None:
-            write_private(self._path, msgspec.json.encode(drain) + b"\n")
+        self._file.keep(drain)
         self.now = drain
         return True
 
@@ -66,22 +61,13 @@ class NodeDrain:
         """Whether it was drained."""
         if self.now is None:
             return False
-        if self._path is not None:
-            self._remove(self._path)
+        self._file.forget("the node stays drained")
         self.now = None
         return True
 
-    @staticmethod
-    def _remove(path: Path) -> None:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StateDirectoryError(f"{path} cannot be removed ({error.strerror}), so the node stays drained") from None
-
     def _read(self) -> wire.Drain | None:
-        if self._path is None or not self._path.exists():
-            return None
         try:
-            return msgspec.json.decode(read_private(self._path, "drain"), type=wire.Drain)
-        except (msgspec.DecodeError, UnicodeDecodeError, StateDirectoryError):
-            return wire.Drain(since=self._clock(), by="the agent", reason=f"{self._path} cannot be read; undrain the node to start anew")
+            return self._file.read()
+        except StateDirectoryError:
+            reason = f"{self._file.path} cannot be read; undrain the node to start anew"
+            return wire.Drain(since=self._clock(), by="the agent", reason=reason)
