@@ -10,7 +10,7 @@ from textual import events
 
 from tests.support.screens import make_app, press, running, text
 from tui.terminal import SSH_KBPS, kbps, mouse_works
-from tui.ui.drivers import MouseOfOld, looks_pasted
+from tui.ui.drivers import OPENING_SECONDS, MouseOfOld, Pastes, looks_pasted
 from tui.ui.governor import BLURRED_SECONDS, BURST_SECONDS, PLOTS_AGAIN_SECONDS, Governor
 from tui.ui.widgets import plot
 from tui.ui.widgets.plot import OFF, area
@@ -166,3 +166,12 @@ def test_letters_of_one_read_are_a_paste_unless_a_key_is_held_or_a_filter_is_typ
 def test_the_mouse_is_left_alone_in_gnu_screen_which_would_keep_esc_to_itself() -> None:
     assert mouse_works({"TERM": "xterm"}) and mouse_works({"TERM": "screen", "TMUX": "/tmp/x,1,0"}) and mouse_works({})
     assert not mouse_works({"TERM": "screen.xterm-256color"}) and not mouse_works({"TERM": "xterm", "STY": "1.pts"})
+
+
+def test_what_follows_the_sign_that_opens_a_line_is_typed_though_it_comes_at_once() -> None:
+    pastes = Pastes()
+    assert not pastes.has("/", 10.0) and not pastes.has("gpu:A100 util<20", 10.1) and not pastes.has(" user:me cost>5", 11.9)
+    assert pastes.has("rm -rf\nquit\n", 12.0), "lines are pasted wherever they go"
+    assert not pastes.has(":", 20.0) and pastes.has("costs", 20.0 + OPENING_SECONDS), "so long no line takes to open"
+    assert not pastes.has("/", 30.0) and not pastes.has("\x1b", 30.1) and pastes.has("costs", 30.2), "Esc has closed it"
+    assert not pastes.has("j", 40.0) and pastes.has("costs", 40.1), "no line was opened"

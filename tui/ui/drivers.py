@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import time
 from codecs import getincrementaldecoder
 from typing import IO, Any
 
@@ -24,6 +25,10 @@ X10 = b"\x1b[M"
 X10_BYTES = 6
 PASTED_LETTERS = 4
 PASTED_DIFFERENT = 3
+LINE_SIGNS = "/:"
+"""Keys that open a line to type into."""
+OPENING_SECONDS = 2.0
+"""So long a busy app may take to open one."""
 
 
 class MouseOfOld:
@@ -68,9 +73,25 @@ def looks_pasted(text: str) -> bool:
     least = PASTED_LETTERS - any(sign in "\r\n" for sign in text)
     if len(text) < least or not all(sign.isprintable() or sign in "\r\n\t" for sign in text):
         return False
-    if text[0] in "/:" and not any(sign in "\r\n" for sign in text[:-1]):
+    if text[0] in LINE_SIGNS and not any(sign in "\r\n" for sign in text[:-1]):
         return False
     return len(set(text)) >= PASTED_DIFFERENT
+
+
+class Pastes:
+    """`looks_pasted` over several reads: what follows the sign that opens a line belongs to it, though the app is slow to open it."""
+
+    def __init__(self) -> None:
+        self._line_until = 0.0
+
+    def has(self, text: str, now: float) -> bool:
+        """Whether this read was pasted. `now`: monotonic seconds."""
+        goes_on = now < self._line_until
+        if looks_pasted(LINE_SIGNS[0] + text if goes_on else text):
+            return True
+        is_line = text.isprintable() and (goes_on or text[:1] in tuple(LINE_SIGNS))
+        self._line_until = now + OPENING_SECONDS if is_line else 0.0
+        return False
 
 
 class MeteredFile:
@@ -121,7 +142,7 @@ class TerminalDriver(LinuxDriver):
         """Reads until the app ends or the terminal is gone (`terminal.tty_is_gone` ends the app then)."""
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
-        mouse = MouseOfOld()
+        mouse, pastes = MouseOfOld(), Pastes()
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
@@ -131,7 +152,7 @@ class TerminalDriver(LinuxDriver):
                         self.exit_event.wait(READ_SECONDS)
                         continue
                     text = decode(mouse.feed(data))
-                    if looks_pasted(text) and not isinstance(self._app.focused, Input):
+                    if pastes.has(text, time.monotonic()) and not isinstance(self._app.focused, Input):
                         self.process_message(events.Paste(text))
                     elif text:
                         self._tell(parser.feed(text))
