@@ -22,7 +22,8 @@ Up to one row length that was not written yet is lost when the agent is killed; 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -78,6 +79,7 @@ class Meter:
         self._claims: Mapping[str, tuple[Claim, ...]] = {}
         self._at_ms = self._observed_ms = max((one.until_ms for one in self._restored), default=0)
         self._started = self._closed = self._given_time = False
+        self._standing: Tick | None = None
         self._waiting = Waiting()
         self._rows: list[Stretch] = self._waiting.rows
         self._roster = Roster(node, row_ms, self._rows, store.placement())
@@ -171,13 +173,27 @@ class Meter:
             tick = self._tick(at_ms) if self._started else None
             if tick is None:
                 return
-            self._advance(None, tick)
-            self._at_ms = tick.at_ms
-            self._observed_ms += 0 if tick.stepped_from_ms is None else tick.at_ms - tick.stepped_from_ms
+            self._reach(tick)
             for uuid, track in self._roster.tracks.items():
                 if uuid is not None and track.seen is not None and track.tenure.measured:
                     track.enter(claimed_tenure(track.seen, given.get(uuid, ()), self._projects), track.placement)
             self._enter_cpu()
+
+    @contextmanager
+    def moment(self) -> Iterator[int]:
+        """Milliseconds since boot, at which claims of this thread are made until the end of it; other threads wait that long.
+
+        So what is written elsewhere of a job's time, such as its cost, is what its rows say.
+        """
+        with self._lock:
+            tick = self._tick(None) if self._started and not self._closed else None
+            if tick is not None:
+                self._reach(tick)
+                self._standing = Tick(tick.at_ms)
+            try:
+                yield self._clock.boot_of(None if tick is None else tick.at_ms)
+            finally:
+                self._standing = None
 
     def notice(self, notice: wire.Notice) -> None:
         """The cloud told something: that it ends this node is written down at once. See `meter_interruptions`."""
@@ -241,6 +257,8 @@ class Meter:
         self.flush()
 
     def _tick(self, at_ms: int | None) -> Tick | None:
+        if self._standing is not None:
+            return self._standing
         self._given_time = at_ms is not None
         if at_ms is not None:
             return Tick(max(at_ms, self._at_ms))
@@ -294,6 +312,12 @@ class Meter:
         (self._cpu.skip if stalled else self._cpu.extend)(until)
         if tick.at_ms > until:
             self._cpu.skip(tick.at_ms)
+
+    def _reach(self, tick: Tick) -> None:
+        """A time at which nothing was read."""
+        self._advance(None, tick)
+        self._at_ms = tick.at_ms
+        self._observed_ms += 0 if tick.stepped_from_ms is None else tick.at_ms - tick.stepped_from_ms
 
     # From now on
 

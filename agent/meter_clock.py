@@ -67,6 +67,10 @@ class MeterClock:
         self._warn_if_behind(ours - wall)
         return Tick(ours)
 
+    def boot_of(self, at_ms: int | None) -> int:
+        """Milliseconds since boot at a time that was read since the last step; None: now."""
+        return self._boot() if at_ms is None or self._offset is None else at_ms - self._offset
+
     def _anchor(self, boot: int, wall: int, not_before_ms: int) -> Tick | None:
         if wall < EARLIEST_MS and not_before_ms < EARLIEST_MS:
             return None

@@ -12,7 +12,8 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,6 +61,8 @@ class Context:
         self.ids = IdSource()
         self.rng = random.Random()
         self.problems: dict[str, str] = {}
+        self.moment: Callable[[], AbstractContextManager[int]] = standing
+        """`boottime_ms`, at which also the usage record begins and ends what is claimed within."""
         self.drained: str | None = None
         """Why nothing starts here: somebody drained the node."""
         try:
@@ -118,6 +121,12 @@ def now() -> datetime:
 def boottime_ms() -> int:
     """Goes on while the machine sleeps, and starts anew with each boot."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+@contextmanager
+def standing() -> Iterator[int]:
+    """Without a usage record."""
+    yield boottime_ms()
 
 
 def isolation(config: AgentConfig) -> HostIsolation:

@@ -9,6 +9,8 @@ from decimal import Context, Decimal, InvalidOperation
 
 WHOLE = 1_000_000
 """A whole GPU, in millionths."""
+HELD = "held_ms"
+"""Note of a job of which only the place is held: since when, by the clock that its cost is counted by."""
 _EXACT = Context(prec=60)
 _PLACES = Decimal("0.000000001")
 _MS_PER_HOUR = 3_600_000

@@ -128,11 +128,12 @@ class Ender:
         if row.state == "ended" or row.attempt != live.number:
             return  # it was ended before, and what came after failed
         stuck = verdict.cause == "unkillable"
-        fields = self._last_fields(live, record, verdict)
-        if stuck:
-            fields |= self._drain(live, verdict, record, left)
-        else:
-            fields |= await self._let_go(live)
+        let_go = self._drain(live, verdict, record, left) if stuck else await self._let_go(live)
+        with self._context.moment() as at_ms:  # until then it holds its GPUs
+            self._end(live, verdict, record, {**self._last_fields(live, record, verdict, at_ms), **let_go})
+
+    def _end(self, live: Live, verdict: Verdict, record: ExitRecord | None, fields: dict[str, Any]) -> None:
+        row = self._store.get(live.id)
         again = next_try(
             row.spec, verdict.cause, row.retries, now(), self._context.rng, started=verdict.started, stop_cause=row.stop_cause
         )
@@ -159,9 +160,9 @@ class Ender:
         if row.spec.secrets and (row.array is None or (array := self._store.find(owner)) is None or array.state == "ended"):
             secrets.forget(self._context.job_folder(owner))
 
-    def _last_fields(self, live: Live, record: ExitRecord | None, verdict: Verdict) -> dict[str, Any]:
+    def _last_fields(self, live: Live, record: ExitRecord | None, verdict: Verdict, at_ms: int) -> dict[str, Any]:
         usage = live.usage()
-        cost = live.cost()
+        cost = live.cost(at_ms)
         row = self._store.get(live.id)
         if row.boot_id not in (None, self._context.boot_id):
             cost = row.cost  # of the last boot: as far as it was noted
@@ -169,7 +170,7 @@ class Ender:
             "usage": usage,
             "attempt_usage": live.own_usage(),
             "cost": cost,
-            "attempt_cost": live.own_cost() if cost is not row.cost else None,
+            "attempt_cost": live.own_cost(at_ms) if cost is not row.cost else None,
             "notes": {"usage": encode_usage(usage), "cost": str(cost) if cost is not None else ""},
             "warnings": tuple(dict.fromkeys((*row.warnings, *(text for key, text in live.warnings.items() if key != "agent")))),
         }

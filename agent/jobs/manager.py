@@ -51,6 +51,8 @@ class JobManager:
         self._context = context
         self._store = context.store
         self._meter = meter
+        if meter is not None:
+            context.moment = meter.moment
         self._news = News(context.store, lambda row: on_change(self._shown(row, detail=row.state == "ended")))
         changed = self._news.changed
         self._view = GpuView()
@@ -220,8 +222,9 @@ class JobManager:
         return self._handed_in(self._desk.submit(spec, actor))
 
     def reserve(self, spec: wire.JobSpec, actor: Actor) -> wire.Job:
-        row = self._desk.reserve(spec, actor)
-        self._claim()
+        with self._context.moment() as at_ms:
+            row = self._desk.reserve(spec, actor, at_ms)
+            self._claim()
         return self._handed_in(row)
 
     def start_reserved(self, id: str, endpoint: str, actor: Actor) -> wire.Job:

@@ -13,7 +13,7 @@ from agent import wire
 from agent.errors import AgentFault, IsolationFault, JobConflict, JobRefused, MpsFault
 from agent.isolation.check import check as check_limits
 from agent.isolation.plan import plan as group_plan
-from agent.jobs import arrays, placement, plan, starter, submit, users
+from agent.jobs import arrays, costs, placement, plan, starter, submit, users
 from agent.jobs.actor import Actor
 from agent.jobs.context import Context, now
 from agent.jobs.entries import wanted_of
@@ -46,8 +46,8 @@ class Desk:
             raise JobRefused("a part of a run over several nodes is reserved first, on all of them (reserve=true)")
         return self._keep(row, spec, actor, "submit")
 
-    def reserve(self, spec: wire.JobSpec, actor: Actor) -> JobRow:
-        """Holds the place of a part of a run over several nodes. JobConflict: it would have to wait."""
+    def reserve(self, spec: wire.JobSpec, actor: Actor, at_ms: int) -> JobRow:
+        """Holds the place of a part of a run over several nodes, which costs from now on. JobConflict: it would have to wait."""
         row, _ = self._check(spec, actor)
         if spec.gang is None:
             raise JobRefused("only a part of a run over several nodes can be reserved, and the job has no `gang`")
@@ -61,6 +61,7 @@ class Desk:
             numa_nodes=placed.numa_nodes,
             placement=placed.reason,
             held_until=now() + timedelta(seconds=HELD_SECONDS),
+            notes={**row.notes, costs.HELD: str(at_ms)},
         )
         return self._keep(held, spec, actor, "reserve")
 

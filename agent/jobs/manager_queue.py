@@ -17,7 +17,7 @@ from agent import wire
 from agent.errors import JobConflict, JobFault, MpsFault
 from agent.jobs import costs, gpu_check, users
 from agent.jobs.actor import Actor
-from agent.jobs.context import Context, boottime_ms, now
+from agent.jobs.context import Context, now
 from agent.jobs.drains import Drains
 from agent.jobs.launch import Part
 from agent.jobs.live import encode_usage
@@ -178,15 +178,19 @@ class Queue:
 
     def begin(self, row: JobRow, placed: Placed) -> JobRow:
         """queued -> starting. JobConflict: it is not queued any more; JobFault: it cannot be run as it stands now."""
-        number = row.attempt + 1
-        prepared = self._prepared(row, number, placed, {})
+        prepared = self._prepared(row, row.attempt + 1, placed, {})
+        with self._context.moment() as at_ms:
+            return self._begin(row, placed, prepared, at_ms)
+
+    def _begin(self, row: JobRow, placed: Placed, prepared: Prepared, at_ms: int) -> JobRow:
+        """What was reserved costs from then on."""
         price = costs.price(self._context.config.node.usd_per_hour, row.spec.node_usd_per_hour)
         count = len(self._context.gpus())
         held = costs.millionths(row.spec.gpus, row.spec.gpu_share)
         notes = {
             "price": str(price) if price is not None else "",
             "gpus": str(count),
-            "begun_ms": str(boottime_ms()),
+            "begun_ms": str(min(at_ms, int(row.notes.get(costs.HELD, at_ms)))),
             "cost": str(row.cost) if row.cost is not None else "",
             "usage": encode_usage(row.usage),
         }
@@ -208,7 +212,7 @@ class Queue:
         begun = self._store.get(row.id)
         self.lives.begin(begun, prepared.group)
         self._claims_changed()
-        self._context.record("agent", None, "start", row.id, f"attempt {number}")
+        self._context.record("agent", None, "start", row.id, f"attempt {prepared.part.number}")
         self._changed(row.id)
         return begun
 

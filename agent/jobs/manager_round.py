@@ -161,11 +161,12 @@ class Rounds:
         for drain in list(self._drains.all.values()):
             if not self._is_clean(drain):
                 continue
-            self._drains.remove(drain.trace.job)
-            self._context.problems.pop(f"unkillable {drain.trace.job}", None)
-            self._settle(drain)
-            self._changed(drain.trace.job)
-            self._freed()
+            with self._context.moment() as at_ms:
+                self._drains.remove(drain.trace.job)
+                self._context.problems.pop(f"unkillable {drain.trace.job}", None)
+                self._settle(drain, at_ms)
+                self._changed(drain.trace.job)
+                self._freed()
 
     def _is_clean(self, drain: Drain) -> bool:
         if seen_left(drain, self._view):
@@ -181,14 +182,14 @@ class Rounds:
         """Whether the driver tells who is on all of its GPUs."""
         return all(self._view.processes(uuid) is not None for uuid in drain.trace.gpus)
 
-    def _settle(self, drain: Drain) -> None:
+    def _settle(self, drain: Drain, at_ms: int) -> None:
         """The job's last figures: it had its GPUs until now."""
         row = self._store.find(drain.trace.job)
         if row is None:
             return
         held = costs.millionths(row.spec.gpus, row.spec.gpu_share)
         price = costs.price(row.notes.get("price") or None, None)
-        more = costs.cost(price, held, int(row.notes.get("gpus", "0")), boottime_ms() - drain.begun_ms)
+        more = costs.cost(price, held, int(row.notes.get("gpus", "0")), at_ms - drain.begun_ms)
         attempts = self._store.attempts(row.id)
         before = [attempt.cost for attempt in attempts[:-1]]
         notes = {name: text for name, text in row.notes.items() if name != NOTE}

@@ -171,6 +171,28 @@ def test_a_clock_that_is_set_forward_just_before_a_claim_is_one_step_and_no_stal
     assert [part[2:4] for part in parts(node)] == [("idle", None), ("down", "clock_step"), ("held", "j1")]
 
 
+def test_what_is_claimed_within_a_moment_begins_and_ends_when_the_caller_says_it_did(node: Node) -> None:
+    node.see(0, gpu(0))
+    node.hands.pass_ms(400)
+    with node.meter.moment() as began:
+        node.hands.pass_ms(70)  # a slow disk
+        node.meter.claim({"GPU-0": (HALF,)})
+        node.meter.claim({"GPU-0": (ALL,)})
+    node.see(600, gpu(0))
+    node.hands.step_wall(3_600_000)
+    with node.meter.moment():  # finds the step
+        node.hands.pass_ms(50)
+    node.hands.pass_ms(100)
+    with node.meter.moment() as ended:
+        node.hands.pass_ms(90)
+        node.meter.claim({})
+    rows = parts(node)
+    held = [part for part in rows if part[2] == "held"]
+    assert [part[2:4] for part in rows if part[2] == "down"] == [("down", "clock_step")]
+    assert ended - began == 820 == sum(end - start for start, end, *_ in held) and held[0][0] == 400
+    assert {part[4] for part in held} == {1}, "what stood for no time has no row"
+
+
 def test_the_same_claims_again_cut_nothing(node: Node) -> None:
     node.meter.claim({"GPU-0": (ALL,)})
     node.see(0, gpu(0))

@@ -39,7 +39,7 @@ LAST = Act("see", 1, ("ann",) * GPUS)
 STATES = st.sampled_from(["ann", "ann+bob", "ann+bob+eve", "idle", "unknown", "lost", "missing"])
 WAITS = st.one_of(st.integers(0, 1500), st.integers(9_000, 11_000), st.integers(29_000, 45_000))
 SHARES = st.sampled_from([(), (1_000_000,), (500_000,), (333_333, 333_333), (999_998, 1), (1, 1, 999_998)])
-CLAIMS = st.builds(Act, st.just("claim"), WAITS, shares=st.tuples(*[SHARES] * GPUS))
+CLAIMS = st.builds(Act, st.sampled_from(["claim", "moment"]), WAITS, shares=st.tuples(*[SHARES] * GPUS))
 ACTS = st.one_of(
     CLAIMS,
     CLAIMS,
@@ -95,6 +95,11 @@ class Life:
                 self.meter.observe(sample(*[one for one in found if one], at_ms=self.hands.wall_ms), self.info)
             case "claim":
                 self.meter.claim({f"GPU-{index}": claims(shares) for index, shares in enumerate(act.shares)})
+            case "moment":
+                with self.meter.moment():
+                    self.hands.pass_ms(act.wait_ms)
+                    self.meter.claim({f"GPU-{index}": claims(shares) for index, shares in enumerate(act.shares)})
+                    self.meter.claim({"GPU-0": claims(act.shares[0])})
             case "silence":
                 self.meter.observe(sample(at_ms=self.hands.wall_ms, ok=None), self.info)
             case "step":

@@ -15,9 +15,12 @@ import pytest
 from agent import wire
 from agent.errors import JobRefused
 from agent.isolation.mps import MpsGpu
+from agent.jobs.context import standing
+from agent.meter import Meter
 from agent.meter_cpu import CpuClaim
 from tests.support.fake_mps.rig import FakeMps, fake_mps
 from tests.support.job_node import NODE, JobNode, job_node, sh
+from tests.support.metering import INFO, all_rows
 
 __all__ = ["fake_mps"]
 
@@ -203,14 +206,16 @@ async def test_the_meter_is_told_who_holds_what_at_once() -> None:
     told: list[dict[str, Any]] = []
     of_cpus: set[CpuClaim] = set()
 
-    class Meter:
+    class Told:
+        moment = staticmethod(standing)
+
         def claim(self, claims: dict[str, Any], cpu: tuple[CpuClaim, ...]) -> None:
             told.append(claims)
             of_cpus.update(cpu)
 
     node = JobNode(1)
     try:
-        node.open(meter=Meter())  # type: ignore[arg-type]
+        node.open(meter=Told())  # type: ignore[arg-type]
         job = await node.run(sh("true"), gpus=1, project="vision", user="root" if os.geteuid() == 0 else None)
         (uuid,) = job.gpus
         held = [claims for claims in told if claims]
@@ -219,6 +224,39 @@ async def test_the_meter_is_told_who_holds_what_at_once() -> None:
         plain = await node.run(sh("true"), memory_bytes=64 << 20, user="root" if os.geteuid() == 0 else None)
         assert of_cpus == {CpuClaim(plain.user, None, plain.id, 500, 64 << 20)} and told[-1] == {}
     finally:
+        await node.clear()
+
+
+async def test_a_job_costs_what_its_rows_say_to_the_millisecond_also_while_its_place_is_only_held() -> None:
+    node = JobNode(2)
+    meter = Meter.open(":memory:", "n1", durable=False)
+    step = node.step
+
+    def measured() -> None:
+        step()
+        reports = (wire.SensorReport(name="nvml", ok=True, taken_at=datetime.now(UTC)),)
+        gpus = tuple(wire.Gpu(index=gpu.index, uuid=gpu.uuid, state="ok", processes=()) for gpu in node.gpus)
+        meter.observe(wire.Sample(node="n1", sequence=1, taken_at=datetime.now(UTC), gpus=gpus, sensors=reports), INFO)
+
+    node.step = measured  # type: ignore[method-assign]
+    try:
+        node.open(meter=meter)
+        plain = await node.run(sh("true"), gpus=1)
+        launcher = node.folder / "torchrun"
+        launcher.write_text("#!/bin/sh\n")
+        launcher.chmod(0o755)
+        gang = wire.Gang(id="run-1", nodes=2, least_nodes=2, host_here=True)
+        held = node.jobs.reserve(wire.JobSpec(command=(str(launcher), "train.py"), gpus=2, gang=gang), NODE)
+        await asyncio.sleep(0.1)
+        node.jobs.start_reserved(held.id, "127.0.0.1:29400", NODE)
+        part = await node.until(held.id)
+        rows = [row for row in all_rows(meter)[0] if row.kind == "held"]
+        for job in (plain, part):
+            seconds = sum((row.gpu_seconds for row in rows if row.job == job.id), Decimal(0))
+            assert job.cost == (seconds * Decimal("1.80") / 3600).quantize(Decimal("1e-9")), (job.id, seconds)
+        assert part.cost is not None and part.cost > Decimal("0.1") * Decimal("3.60") / 3600
+    finally:
+        meter.close()
         await node.clear()
 
 
