@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from agent import wire
@@ -18,7 +19,7 @@ from agent.isolation.host import HostIsolation
 from agent.jobs import ids, recover, view
 from agent.jobs.actor import Actor
 from agent.jobs.claims import cpu_claims, gpu_claims
-from agent.jobs.context import Context, now
+from agent.jobs.context import Context, boottime_ms, now
 from agent.jobs.curves import Asked, Curves
 from agent.jobs.drains import Drains
 from agent.jobs.logs import log_size, read_log
@@ -52,7 +53,7 @@ class JobManager:
         self._store = context.store
         self._meter = meter
         if meter is not None:
-            context.moment = meter.moment
+            context.moment = self._moment
         self._news = News(context.store, lambda row: on_change(self._shown(row, detail=row.state == "ended")))
         changed = self._news.changed
         self._view = GpuView()
@@ -371,6 +372,18 @@ class JobManager:
     def _freed(self) -> None:
         self._claim()
         self._queue.kick()
+
+    @contextmanager
+    def _moment(self) -> Iterator[int]:
+        """The meter's, or what the clock says where that cannot be had: a job ends all the same."""
+        assert self._meter is not None
+        with ExitStack() as stack:
+            try:
+                at_ms = stack.enter_context(self._meter.moment())
+            except Exception as error:
+                self._context.failed("the usage record", error)
+                at_ms = boottime_ms()
+            yield at_ms
 
     def _claim(self) -> None:
         if self._meter is None:
