@@ -21,6 +21,14 @@ def usd(value: Fraction | Decimal | None, places: int = 2) -> str:
     return f"-${-amount:,}" if amount < 0 else f"${amount:,}"
 
 
+def usd_in(value: Fraction | Decimal | None, cells: int, prefix: str = "") -> str:
+    """`usd` in so many cells: without cents, in thousands or millions rather than cut; `prefix` (`~`) stands before it."""
+    if value is None:
+        return UNKNOWN
+    shapes = (usd(value), usd(value, 0), f"{usd(value / 1000, 1)}k", f"{usd(value / 1_000_000, 1)}M")
+    return next((prefix + shape for shape in shapes if len(prefix + shape) <= cells), prefix + shapes[-1])
+
+
 def decimal_of(value: Fraction | Decimal, places: int) -> Decimal:
     """`value` rounded half-even to `places` decimals."""
     quantum = Decimal(1).scaleb(-places)

@@ -190,17 +190,15 @@ def text(group: Group, column: str, cells: int) -> str:
         case "users":
             return fmt.clean(",".join(group.users or ())) or fmt.UNKNOWN
         case "usd_per_hour":
-            return money(totals, totals.usd_per_hour)
+            return money(totals, totals.usd_per_hour, cells)
         case "idle_usd_per_hour":
-            return money(totals, totals.idle_usd_per_hour)
+            return money(totals, totals.idle_usd_per_hour, cells)
     return ""
 
 
-def money(totals: Totals, amount: Any) -> str:
-    """`$32.77`; `~$32.77` where some of the nodes have no price, `–` where none has one."""
-    if totals.cost_unknown:
-        return fmt.UNKNOWN
-    return f"{'~' * bool(totals.unpriced)}{fmt.usd(amount)}"
+def money(totals: Totals, amount: Any, cells: int = 99) -> str:
+    """`$32.77`; `~$32.77` where some of the nodes have no price, `–` where none has one. Rounded to fit, never cut."""
+    return fmt.UNKNOWN if totals.cost_unknown else fmt.usd_in(amount, cells, "~" * bool(totals.unpriced))
 
 
 def free_text(free: Sequence[tuple[str, int]]) -> str:

@@ -54,3 +54,15 @@ def test_control_characters_never_reach_the_terminal(evil: str) -> None:
 
 def test_ordinary_text_is_left_alone() -> None:
     assert fmt.clean("Jürgen 東京 ok") == "Jürgen 東京 ok"
+
+
+@pytest.mark.parametrize(
+    ("value", "cells", "text"),
+    [
+        (Fraction(1419321, 100), 10, "$14,193.21"), (Fraction(1419321, 100), 9, "$14,193"), (Fraction(1419321, 100), 6, "$14.2k"),
+        (Fraction(141932100), 9, "$141.9M"), (Fraction(-1419321, 100), 8, "-$14,193"), (Fraction(99999), 6, "$0.1M"), (None, 3, "–"),
+    ],
+)  # fmt: skip
+def test_money_is_rounded_to_the_cells_there_are_and_never_cut(value: Fraction | None, cells: int, text: str) -> None:
+    assert fmt.usd_in(value, cells) == text
+    assert fmt.usd_in(Fraction(5), 6, "~") == "~$5.00"

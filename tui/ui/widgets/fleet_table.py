@@ -79,7 +79,7 @@ class FleetTable(GroupedTable):
             case "region":
                 free = free_text(group.totals.free)
                 return ((fitted(f" {free} free" if free else "", cells), "dim"),)
-        text = group_text(group, column.id, cells)
+        text = group_text(group, column.id, cells - len(indent(column)))
         shown = fitted(indent(column) + text, cells, right=column.align == "right")
         return ((shown, _group_style(group, column, text)),)
 
@@ -92,8 +92,14 @@ def _wrong(group: Group) -> list[tuple[str, str]]:
 
 
 def _padded(parts: tuple[tuple[str, str], ...], cells: int) -> Line:
-    """(style, text) with blanks between them, in exactly so many cells."""
-    line = tuple((f"{' ' * bool(place)}{text}", style) for place, (style, text) in enumerate(parts))
+    """(style, text) with blanks between them, in exactly so many cells; what does not fit is left out, the first is cut."""
+    line: Line = ()
+    for place, (style, text) in enumerate(parts):
+        more = (*line, (f"{' ' * bool(place)}{text}", style))
+        if place and width(more) > cells - 2 * (place + 1 < len(parts)):
+            line = (*line, (" …", "dim"))
+            break
+        line = more
     line = cropped(line, cells)
     return (*line, (" " * (cells - width(line)), "text"))
 
