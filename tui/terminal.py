@@ -7,6 +7,7 @@ No Textual here: the commands ask the same questions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -98,6 +99,21 @@ def exit_on_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], None
             loop.add_signal_handler(number, leave, 128 + number)
         except (NotImplementedError, RuntimeError, ValueError):
             return
+
+
+def ending() -> asyncio.Future[int]:
+    """Done with the number of the signal that asks for the end."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(number: int) -> None:
+        if not ended.done():
+            ended.set_result(number)
+
+    for number in (signal.SIGINT, *SIGNALS):
+        with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):  # not in the main thread
+            loop.add_signal_handler(number, end, number)
+    return ended
 
 
 def tty_is_gone() -> bool:

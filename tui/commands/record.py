@@ -101,9 +101,8 @@ class _Recording:
         self._heard = self._size_bytes = 0
 
     async def run(self, seconds: float | None, until: Callable[[], bool]) -> int:
-        from tui.commands.watch import ending
         from tui.live import Live
-        from tui.terminal import allow_many_files
+        from tui.terminal import allow_many_files, ending
 
         allow_many_files()
         await asyncio.to_thread(self._begin)

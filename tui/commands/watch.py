@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import select
 import signal
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tui.commands.context import Context
 from tui.exit_codes import ExitCode
+from tui.terminal import ending
 
 if TYPE_CHECKING:
     from tui.config import NodeConfig
@@ -72,21 +72,6 @@ async def _watch(
     if ended.done() and ended.result() != signal.SIGINT:
         return 128 + ended.result()
     return ExitCode.DONE if any(view.sample is not None for view in fleet) or not len(fleet) else ExitCode.UNREACHABLE
-
-
-def ending() -> asyncio.Future[int]:
-    """Done with the number of the signal that asks for the end."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[int] = loop.create_future()
-
-    def end(number: int) -> None:
-        if not ended.done():
-            ended.set_result(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):  # not in the main thread
-            loop.add_signal_handler(number, end, number)
-    return ended
 
 
 def reader_is_gone() -> bool:

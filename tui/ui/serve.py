@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import hmac
 import os
-import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from aiohttp import WSMsgType, web
 from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
+from tui.terminal import ending
 from tui.ui.serve_page import HEADERS, REFUSED, page
 
 END_SECONDS = 3.0
@@ -240,15 +240,7 @@ def _number(text: str | None, usual: int, allowed: range) -> int:
 
 async def serve_until_ended(tabs: Tabs, listening: socket.socket, ready: Callable[[], None]) -> int:
     """Serves until SIGINT, SIGTERM or SIGHUP; returns its number once all tabs have ended."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[int] = loop.create_future()
-
-    def end(number: int) -> None:
-        if not ended.done():
-            ended.set_result(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
+    ended = ending()
     runner = await tabs.start(listening)
     ready()
     try:
