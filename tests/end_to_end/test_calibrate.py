@@ -27,17 +27,14 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobAgent]:
-    agent = JobAgent(tmp_path_factory.mktemp("node"))
-    try:
-        yield agent.start()
-    finally:
-        agent.close()
+    with JobAgent(tmp_path_factory.mktemp("node")) as agent:
+        yield agent
 
 
 @pytest.fixture(scope="module")
 def home(node: JobAgent, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
-    write_config(folder, f'[[nodes]]\nname = "box"\nurl = "{node.url}"\ntoken_file = "{node.state / "token"}"\n')
+    write_config(folder, node.listed())
     return folder
 
 

@@ -17,9 +17,8 @@ from tests.support.many_jobs import left_by, run_many, settled
 def agent(tmp_path: Path) -> Iterator[JobAgent]:
     if os.geteuid() != 0:
         pytest.skip("needs root (cgroups)")
-    agent = JobAgent(tmp_path / "agent").start()
-    yield agent
-    agent.close()
+    with JobAgent(tmp_path / "agent") as agent:
+        yield agent
 
 
 def test_a_hundred_jobs_leave_no_group_process_descriptor_or_socket(agent: JobAgent) -> None:

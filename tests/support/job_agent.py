@@ -63,6 +63,20 @@ class JobAgent:
         self._nursery: Nursery | None = None
         """Where the processes come from once there are many."""
 
+    def __enter__(self) -> JobAgent:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def listed(self) -> str:
+        """Its lines in config.toml."""
+        return f'[[nodes]]\nname = "box"\nurl = "{self.url}"\ntoken_file = "{self.state / "token"}"\n'
+
     def start(self, die_at: str = "none", **environment: str) -> JobAgent:
         """Starts the process and waits until it serves (or has killed itself)."""
         arguments = ["run", "--listen", "127.0.0.1:0", "--state-dir", str(self.state), "--config", str(self.config)]

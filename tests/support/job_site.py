@@ -75,6 +75,13 @@ class Site:
 
         self._call(wait())
 
+    def empty(self) -> None:
+        """As at the start: the nodes' jobs are forgotten."""
+        for jobs in self.jobs.values():
+            fresh = JobService(jobs.node, usd_per_hour=jobs.usd_per_hour)
+            jobs.__dict__.clear()
+            jobs.__dict__.update(fresh.__dict__)
+
     def stop_node(self, name: str) -> int:
         """The agent goes away; returns its port."""
         listener = self._listeners.pop(name)

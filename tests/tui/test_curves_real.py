@@ -32,18 +32,13 @@ say(event="end", step=12, accuracy=0.9)
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[JobAgent]:
-    made = JobAgent(tmp_path / "agent", gpus=2)
-    try:
-        made.start()
+    with JobAgent(tmp_path / "agent", gpus=2) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture
 def command(agent: JobAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Done]:
-    token = agent.state / "token"
-    write_config(tmp_path / "home", f'[[nodes]]\nname = "box"\nurl = "{agent.url}"\ntoken_file = "{token}"\n')
+    write_config(tmp_path / "home", agent.listed())
     monkeypatch.setenv("RACKRATE_HOME", str(tmp_path / "home"))
     return lambda *arguments: rackrate_here(capfdbinary, *arguments)
 

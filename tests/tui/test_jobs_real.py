@@ -20,18 +20,13 @@ from tui.local import wait_for_url
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[JobAgent]:
-    made = JobAgent(tmp_path / "agent")
-    try:
-        made.start()
+    with JobAgent(tmp_path / "agent") as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture
 def home(agent: JobAgent, tmp_path: Path) -> Path:
-    token = agent.state / "token"
-    write_config(tmp_path / "home", f'[[nodes]]\nname = "box"\nurl = "{agent.url}"\ntoken_file = "{token}"\n')
+    write_config(tmp_path / "home", agent.listed())
     return tmp_path / "home"
 
 

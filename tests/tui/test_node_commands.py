@@ -30,10 +30,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def site(shared: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """The same two nodes for every test, as at their start."""
     monkeypatch.setenv("RACKRATE_HOME", str(shared.home))
-    for jobs in shared.jobs.values():
-        fresh = JobService(jobs.node, usd_per_hour=jobs.usd_per_hour)
-        jobs.__dict__.clear()
-        jobs.__dict__.update(fresh.__dict__)
+    shared.empty()
     for agent in shared._agents.values():
         shared.do(agent.drain.lift)
         shared.do(agent.pauses.end)

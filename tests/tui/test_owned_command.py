@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import pytest
 
 from pricing.ledger import Ledger
 from tests.support.aws_stubs import Aws, owned_rate_row, owned_row, plan_row
-from tests.support.cli import Done, rackrate_here
+from tests.support.cli import Done
 from tests.support.sample_ledger import fill
-from tui import price_sources
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 START = NOW - timedelta(days=100)
 RESERVED = owned_row(Start=START, End=START + timedelta(days=365), State="active")
 PLAN = plan_row(start=f"{START:%Y-%m-%dT%H:%M:%S}Z", end=f"{START + timedelta(days=365, seconds=-1):%Y-%m-%dT%H:%M:%S}Z")
 Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
-    return lambda *arguments: rackrate_here(capfdbinary, *map(str, arguments))
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
-    stubbed = Aws()
-    monkeypatch.setattr(price_sources, "aws_session", lambda: stubbed.session)
-    yield stubbed
-    stubbed.all_used()
 
 
 def lay(aws: Aws, reservations: list[dict], plans: list[dict], regions: tuple[str, ...] = ("us-east-1",), account="123456789012"):

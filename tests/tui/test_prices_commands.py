@@ -16,7 +16,7 @@ from pricing.catalog import Catalog
 from pricing.pricebook import PriceBook
 from pricing.prices import Price
 from pricing.sources import NoCredentials, OnProgress, Progress, Throttled, Wanted
-from tests.support.cli import Done, rackrate_here
+from tests.support.cli import Done
 from tui import price_sources
 from tui.cli_prices import price_words
 from tui.price_sources import PURCHASES, wanted
@@ -49,11 +49,9 @@ class FakeSource:
             raise self._fault
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
+@pytest.fixture(autouse=True)
+def hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    return lambda *arguments: rackrate_here(capfdbinary, *map(str, arguments))
 
 
 @pytest.fixture

@@ -10,16 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import Done, rackrate_here
+from tests.support.cli import Done
 
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=5)
 Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
-    monkeypatch.setenv("RACKRATE_HOME", str(tmp_path / "home"))
-    return lambda *arguments: rackrate_here(capfdbinary, "prices", *map(str, arguments))
+WORDS = ("prices",)
 
 
 def history(count: int, **more: object) -> dict[str, Any]:

@@ -108,20 +108,15 @@ def test_saying_what_there_is_imports_no_recipe_and_no_torch() -> None:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobAgent]:
-    made = JobAgent(tmp_path_factory.mktemp("agent"))
-    try:
-        made.start()
+    with JobAgent(tmp_path_factory.mktemp("agent")) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture
 def command(
     agent: JobAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Callable[..., Done]:
-    token = agent.state / "token"
-    write_config(tmp_path / "home", f'[[nodes]]\nname = "box"\nurl = "{agent.url}"\ntoken_file = "{token}"\n')
+    write_config(tmp_path / "home", agent.listed())
     monkeypatch.setenv("RACKRATE_HOME", str(tmp_path / "home"))
     return lambda *arguments: rackrate_here(capfdbinary, *arguments)
 
