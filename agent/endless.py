@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import h11
 import httpx
@@ -87,17 +87,11 @@ class Endless:
     async def response(self) -> httpx.Response:
         """The head; its body is read as it is iterated."""
         target, headers = self._request.url.raw_path, self._request.headers.raw
-        try:
+        with self._worded():
             asked = self._http.send(h11.Request(method=self._request.method, target=target, headers=headers))
             self._writer.write((asked or b"") + (self._http.send(h11.EndOfMessage()) or b""))
             async with asyncio.timeout(self._read_seconds):
                 head = await self._head()
-        except TimeoutError:
-            raise httpx.ReadTimeout("", request=self._request) from None
-        except OSError as error:
-            raise httpx.ReadError(str(error), request=self._request) from error
-        except h11.RemoteProtocolError as error:
-            raise httpx.RemoteProtocolError(str(error), request=self._request) from error
         return httpx.Response(head.status_code, headers=head.headers.raw_items(), stream=_Body(self, _is_chunked(head)))
 
     async def _head(self) -> h11.Response:
@@ -132,7 +126,7 @@ class Endless:
 
     async def whole(self) -> AsyncIterator[bytes]:
         """A body of another kind, by h11: a refusal's."""
-        try:
+        with self._worded():
             while not isinstance(event := self._http.next_event(), h11.EndOfMessage | h11.ConnectionClosed):
                 if isinstance(event, h11.Data):
                     yield bytes(event.data)
@@ -141,6 +135,12 @@ class Endless:
                         self._http.receive_data(await self._reader.read(READ_BYTES))
                 elif event is h11.PAUSED:
                     return
+
+    @contextlib.contextmanager
+    def _worded(self) -> Iterator[None]:
+        """What goes wrong, as httpx's own errors."""
+        try:
+            yield
         except TimeoutError:
             raise httpx.ReadTimeout("", request=self._request) from None
         except OSError as error:

@@ -7,7 +7,7 @@ import contextlib
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from agent.client import (
 from agent.client_tls import pinned_context
 from agent.version import VERSION_HEADER, installed
 from tests.support.agents import TOKEN, FakeAlerts, FakeMeter, alert, node_agent, sample, serving
+from tests.support.raw_server import answering
 
 
 def mocked(answer: Callable[[httpx.Request], httpx.Response], url: str = "http://127.0.0.1:9477", **options: str) -> AgentClient:
@@ -51,22 +52,6 @@ def streams(*chunks: bytes) -> Callable[[httpx.Request], httpx.Response]:
             yield chunk
 
     return lambda request: httpx.Response(200, content=body(), headers={"content-type": "application/x-ndjson"})
-
-
-@contextlib.asynccontextmanager
-async def answering(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[str]:
-    """A TCP server on loopback that says what `answer` writes."""
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await answer(reader, writer)
-        writer.close()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
 
 
 def certificate_files(folder: Path, name: str = "own") -> tuple[Path, Path]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from agent.endless import Chunks
 from agent.transport import ENDLESS, PlainTransport
 from tests.support.examples import examples
+from tests.support.raw_server import answering
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -64,22 +65,17 @@ def test_what_is_no_chunk_is_an_error(body: bytes) -> None:
 async def says(*parts: bytes, then_close: bool) -> AsyncIterator[str]:
     """A server that reads a head, says these parts one after the other, and then closes or is silent."""
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-                await asyncio.sleep(0.01)
-            if not then_close:
-                await reader.read()
-        writer.close()
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+        if not then_close:
+            await reader.read()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    finally:
-        server.close()
+    async with answering(answer) as url:
+        yield f"{url}/"
 
 
 async def read(url: str, silence: float = 30.0) -> tuple[int, bytes]:
