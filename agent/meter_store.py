@@ -12,10 +12,9 @@ as another row with the same sequence. Times are UTC milliseconds, shares and ut
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -24,12 +23,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent import wire
-from agent.errors import StateDirectoryError, StateFull, StateLocked, StateTooNew
+from agent.errors import StateDirectoryError, StateLocked
 from agent.meter_cpu import MIB
 from agent.meter_holders import Holder
 from agent.meter_interruptions import Taken
 from agent.meter_placement import PlacementRef, decode_facts, encode_facts
 from agent.meter_track import Stretch
+from agent.state_db import StateDb
 
 KINDS: tuple[wire.UsageKind, ...] = ("held", "idle", "lost", "down", "host", "cpu")
 SOURCES: tuple[wire.EnergySource, ...] = ("counter", "integrated")
@@ -109,7 +109,7 @@ class MeterStore:
         self._path = path
         self._gpus: dict[str, int] = {}
         self._holders: dict[Holder, int] = {}
-        with self._translated():
+        with USAGE.translated(self._path):
             self.meter = self._meter_id()
             self.last_sequence: int = self._one("SELECT coalesce(max(sequence), 0) FROM usage")
             self._gpus = dict(self._db.execute("SELECT uuid, id FROM gpu"))
@@ -118,31 +118,22 @@ class MeterStore:
     def open(cls, path: str | Path, *, durable: bool) -> MeterStore:
         """Opens or makes the file. StateTooNew, StateFull, StateLocked, StateDirectoryError: each names the file."""
         name = str(path)
-        connection: sqlite3.Connection | None = None
+        connection = USAGE.connect(name, durable=durable)
         try:
-            if name != ":memory:":
-                os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            connection = sqlite3.connect(name, timeout=2.0, isolation_level=None, check_same_thread=False)
-            _prepare(connection, name, durable)
             return cls(connection, name)
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, OSError):
-                raise StateDirectoryError(f"{name} cannot be opened: {error.strerror}; give the agent a folder it may write to") from error
-            if isinstance(error, sqlite3.Error):
-                raise translate(error, name) from error
+        except BaseException:
+            connection.close()
             raise
 
     def kept(self) -> list[Kept]:
         """The GPUs that were part of the node when the last rows were written."""
-        with self._translated():
+        with USAGE.translated(self._path):
             rows = self._db.execute("SELECT uuid, model, until_ms FROM gpu WHERE tracked ORDER BY id").fetchall()
         return [Kept(uuid or None, model, until_ms) for uuid, model, until_ms in rows]
 
     def placement(self) -> PlacementRef | None:
         """The placement in force when the last rows were written."""
-        with self._translated():
+        with USAGE.translated(self._path):
             row = self._db.execute(
                 "SELECT id, facts FROM placement WHERE id = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'placement')"
             ).fetchone()
@@ -150,7 +141,7 @@ class MeterStore:
 
     def interruptions(self) -> list[Taken]:
         """The cloud's announcements that it ends this node."""
-        with self._translated():
+        with USAGE.translated(self._path):
             rows = self._db.execute("SELECT * FROM interruption ORDER BY number").fetchall()
         return [Taken(*row[:-1], withdrawn=bool(row[-1])) for row in rows]
 
@@ -185,7 +176,7 @@ class MeterStore:
 
     def page(self, node: str, after: int, limit: int) -> wire.UsagePage:
         """Up to `limit` rows above `after`, with the placements they name."""
-        with self._translated():
+        with USAGE.translated(self._path):
             found = self._db.execute(_SELECT, (after, limit)).fetchall()
             first = self._one("SELECT coalesce(min(sequence), 1) FROM usage")
             placements = {id: self._stored_placement(id) for id in sorted({row[_PLACEMENT] for row in found})}
@@ -276,7 +267,7 @@ class MeterStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._translated():
+        with USAGE.translated(self._path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -285,13 +276,6 @@ class MeterStore:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise translate(error, self._path) from error
 
 
 class Retention:
@@ -340,53 +324,15 @@ def _decoded(row: tuple, node: str) -> wire.UsageRow:  # type: ignore[type-arg]
     )
 
 
-def _prepare(connection: sqlite3.Connection, name: str, durable: bool) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(MIGRATIONS):
-        raise StateTooNew(
-            f"{name} was written by a newer version of the agent (format {version}, this one knows {len(MIGRATIONS)}); "
-            "install that version again, or start with another state directory"
-        )
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-    if version < len(MIGRATIONS):
-        _migrate(connection)
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    """All missing steps in one transaction; another process may have been faster."""
-    connection.execute("BEGIN IMMEDIATE")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    for statement in ";".join(MIGRATIONS[version:]).split(";"):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-    connection.execute("COMMIT")
-
-
-def _damaged(path: str, detail: str) -> StateDirectoryError:
+def _damaged(path: str, detail: object) -> StateDirectoryError:
     return StateDirectoryError(
         f"{path} is damaged ({detail}); stop the agent and move the file away to begin a new usage record, "
         "or put a copy of it back; clients keep what they have already read"
     )
 
 
-_SENTENCES: dict[int, Callable[[str, str], StateDirectoryError]] = {
-    sqlite3.SQLITE_FULL: lambda path, _: StateFull(f"no space is left to write {path}; free some on that file system"),
-    sqlite3.SQLITE_CORRUPT: _damaged,
-    sqlite3.SQLITE_NOTADB: _damaged,
-    sqlite3.SQLITE_BUSY: lambda path, _: StateLocked(f"{path} is locked by another program; end it, or wait until it lets go"),
-    sqlite3.SQLITE_CONSTRAINT: lambda path, detail: StateLocked(
-        f"another program has written to {path} ({detail}); only one agent may use it, so end the other one and restart"
-    ),
-}
+def _shared(path: str, detail: object) -> StateDirectoryError:
+    return StateLocked(f"another program has written to {path} ({detail}); only one agent may use it, so end the other one and restart")
 
 
-def translate(error: sqlite3.Error, path: str) -> StateDirectoryError:
-    """The sentence for what SQLite says about `path`."""
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    sentence = _SENTENCES.get(code)
-    if sentence is not None:
-        return sentence(path, str(error))
-    if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
-        return _damaged(path, str(error))
-    return StateDirectoryError(f"{path} cannot be used: {error}; check the disk and the rights on its folder")
+USAGE = StateDb(MIGRATIONS, _damaged, constraint=_shared)

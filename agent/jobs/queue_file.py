@@ -17,6 +17,7 @@ from agent import wire
 from agent.errors import JobConflict
 from agent.jobs import schema
 from agent.jobs.rows import AttemptRow, JobRow
+from agent.state_db import synchronous
 
 _SELECT = f"SELECT spec, {', '.join(schema.JOB)} FROM job"
 _SELECT_ATTEMPT = f"SELECT {', '.join(schema.ATTEMPT)} FROM attempt WHERE job = ? ORDER BY number"
@@ -83,7 +84,7 @@ class QueueFile:
         return spec
 
     def _all(self, sql: str, *values: object) -> list[Any]:
-        with self._translated():
+        with schema.QUEUE.translated(self._path):
             return self._db.execute(sql, values).fetchall()
 
     # Writing
@@ -148,9 +149,9 @@ class QueueFile:
 
     @contextmanager
     def transaction(self, durable: bool = True) -> Iterator[None]:
-        with self._translated():
+        with schema.QUEUE.translated(self._path):
             if self._durable and not durable:
-                schema.synchronous(self._db, False)
+                synchronous(self._db, False)
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield
@@ -161,14 +162,7 @@ class QueueFile:
                 raise
             finally:
                 if self._durable and not durable:
-                    schema.synchronous(self._db, True)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise schema.translate(error, self._path) from error
+                    synchronous(self._db, True)
 
 
 @contextmanager

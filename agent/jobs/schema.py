@@ -1,6 +1,6 @@
 """The tables of `queue.db`, how a field becomes a column, and what is said of a file that cannot be used.
 
-Invariant: `PRAGMA user_version` counts the steps of MIGRATIONS that a file has; a file with more is left alone.
+Invariant: MIGRATIONS only grows: a file has as many of its steps as it says (`state_db`).
 
 Times are UTC milliseconds, money decimal text, everything with parts JSON; a field that is not set is NULL. A spec stands
 once, for a job or for all tasks of an array.
@@ -18,8 +18,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from agent.errors import StateDirectoryError, StateFull, StateLocked, StateTooNew
+from agent.errors import StateDirectoryError
 from agent.jobs.rows import AttemptRow, JobRow
+from agent.state_db import StateDb
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -97,56 +98,21 @@ ATTEMPT = _columns(AttemptRow)
 
 
 def connect(path: str, *, durable: bool) -> sqlite3.Connection:
-    """The open file, whole and of this version. Raises what `translate` makes of its faults, StateTooNew."""
-    connection: sqlite3.Connection | None = None
+    """The open file, whole and of this version. Raises what `StateDb.connect` does."""
+    connection = QUEUE.connect(path, durable=durable)
     try:
-        if path != ":memory:":
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-        connection = sqlite3.connect(path, timeout=2.0, isolation_level=None, check_same_thread=False)
-        _prepare(connection, path, durable)
-        return connection
-    except BaseException as error:
-        if connection is not None:
-            connection.close()
-        if isinstance(error, OSError):
-            raise StateDirectoryError(
-                f"{path} cannot be opened: {error.strerror}; give the agent a folder it may write to"
-            ) from error
-        if isinstance(error, sqlite3.Error):
-            raise translate(error, path) from error
+        with QUEUE.translated(path):
+            connection.execute("SELECT count(*) FROM (SELECT 1 FROM job, spec, attempt LIMIT 1)")  # "no such table" is found here
+    except BaseException:
+        connection.close()
         raise
+    return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: str, durable: bool) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(MIGRATIONS):
-        raise StateTooNew(
-            f"{path} was written by a newer version of the agent (format {version}, this one knows {len(MIGRATIONS)}); "
-            "install that version again, or start with another state directory"
-        )
-    connection.execute("PRAGMA journal_mode = WAL")
-    synchronous(connection, durable)
+def _whole(connection: sqlite3.Connection, path: str) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise damaged(path, found)
-    if version < len(MIGRATIONS):
-        _migrate(connection)
-    connection.execute("SELECT count(*) FROM (SELECT 1 FROM job, spec, attempt LIMIT 1)")  # "no such table" is found here
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    """All missing steps in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    for statement in ";".join(MIGRATIONS[version:]).split(";"):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-    connection.execute("COMMIT")
-
-
-def synchronous(connection: sqlite3.Connection, durable: bool) -> None:
-    """Whether the next transactions end with an fsync of the log."""
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
 
 
 def damaged(path: str, detail: object) -> StateDirectoryError:
@@ -156,21 +122,4 @@ def damaged(path: str, detail: object) -> StateDirectoryError:
     )
 
 
-_SENTENCES: dict[int, Callable[[str, str], StateDirectoryError]] = {
-    sqlite3.SQLITE_FULL: lambda path, _: StateFull(f"no space is left to write {path}; free some on that file system"),
-    sqlite3.SQLITE_CORRUPT: damaged,
-    sqlite3.SQLITE_NOTADB: damaged,
-    sqlite3.SQLITE_CONSTRAINT: damaged,
-    sqlite3.SQLITE_BUSY: lambda path, _: StateLocked(f"{path} is locked by another program; end it, or wait until it lets go"),
-}
-
-
-def translate(error: sqlite3.Error, path: str) -> StateDirectoryError:
-    """The sentence for what SQLite says about `path`."""
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    sentence = _SENTENCES.get(code)
-    if sentence is not None:
-        return sentence(path, str(error))
-    if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
-        return damaged(path, error)
-    return StateDirectoryError(f"{path} cannot be used: {error}; check the disk and the rights on its folder")
+QUEUE = StateDb(MIGRATIONS, damaged, constraint=damaged, check=_whole, flags=os.O_NOFOLLOW)

@@ -10,7 +10,7 @@ import pytest
 
 from agent.errors import StateDirectoryError, StateFull, StateLocked, StateTooNew
 from agent.meter import Meter
-from agent.meter_store import MIGRATIONS, translate
+from agent.meter_store import MIGRATIONS, USAGE
 from tests.support.metering import ANN, INFO, T0_MS, all_rows, gpu, sample
 
 
@@ -132,5 +132,5 @@ def test_a_page_is_never_larger_than_ten_thousand_rows_nor_empty_by_request(tmp_
 def test_each_answer_of_sqlite_becomes_a_sentence(code: int, kind: type[StateDirectoryError], words: str) -> None:
     error = sqlite3.OperationalError("detail")
     error.sqlite_errorcode = code  # type: ignore[misc]
-    fault = translate(error, "/state/usage.db")
+    fault = USAGE.translate(error, "/state/usage.db")
     assert type(fault) is kind and words in str(fault) and "/state/usage.db" in str(fault)
