@@ -27,6 +27,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None = None
     seconds: float | None = None
     cost: Decimal | None = None
+    """Of all its runs."""
+    earlier: Decimal | None = None
+    """Of its cost: in other jobs, before the sweep was stopped."""
     gpus: float | None = None
     node: str | None = None
     why: str | None = None
@@ -56,9 +59,14 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trials_cost(self) -> Decimal | None:
-        """None where not one is known."""
-        known = [one.cost for one in self.trials if one.cost is not None]
+        """In this job; None where not one is known."""
+        known = [one.cost - (one.earlier or 0) for one in self.trials if one.cost is not None]
         return sum(known, Decimal(0)) if known else None
+
+    @property
+    def earlier_cost(self) -> Decimal:
+        """Of the trials, in other jobs before the sweep was stopped."""
+        return sum((one.earlier for one in self.trials if one.earlier is not None), Decimal(0))
 
     def idle(self, job_cost: Decimal | None) -> Decimal | None:
         """What the job cost beside its trials: starts of processes, and GPUs that waited."""
@@ -121,6 +129,7 @@ def _next(before: Trial | None, number: int, told: Mapping[str, Any]) -> Trial:
         step=old.step if _whole(told.get("step")) is None else _whole(told.get("step")),
         seconds=old.seconds if _number(told.get("seconds")) is None else _number(told.get("seconds")),
         cost=old.cost if _money(told.get("cost")) is None else _money(told.get("cost")),
+        earlier=old.earlier if _money(told.get("earlier")) is None else _money(told.get("earlier")),
         gpus=old.gpus if _number(told.get("gpus")) is None else _number(told.get("gpus")),
         node=_text(told.get("node")) or old.node, why=_text(told.get("why")),
     )  # fmt: skip
@@ -151,13 +160,16 @@ def record(swept: Swept, job_cost: Decimal | None) -> dict[str, Any]:
     """For --json."""
     idle = swept.idle(job_cost)
     trials = [
-        {**msgspec.to_builtins(one), "cost": None if one.cost is None else str(one.cost), "best": one.number == swept.best}
+        {**msgspec.to_builtins(one), "cost": _told(one.cost), "earlier": _told(one.earlier), "best": one.number == swept.best}
         for one in swept.trials
     ]
     return {
-        **msgspec.to_builtins(swept), "trials": trials, "job_cost": None if job_cost is None else str(job_cost),
-        "idle_cost": None if idle is None else str(idle),
+        **msgspec.to_builtins(swept), "trials": trials, "job_cost": _told(job_cost), "idle_cost": _told(idle),
     }  # fmt: skip
+
+
+def _told(cost: Decimal | None) -> str | None:
+    return None if cost is None else str(cost)
 
 
 def _text(value: object) -> str | None:

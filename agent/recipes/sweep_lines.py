@@ -72,8 +72,9 @@ class Teller(Callback):
 
     def _facts(self, number: int, result: Mapping[str, Any]) -> dict[str, Any]:
         """What a line tells of a report."""
-        paid = self._money.paid(number)
+        paid, earlier = self._money.paid(number), self._money.earlier(number)
         told = {name: result[name] for name in _FACTS if result.get(name) not in (None, "")}
+        told |= {} if earlier is None else {"earlier": str(earlier)}
         return {**told, "seconds": round(paid.seconds, 3), "cost": None if paid.usd is None else str(paid.usd)}
 
     def _line(self, trial: Any, state: str, **values: Any) -> None:

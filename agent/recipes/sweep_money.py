@@ -39,8 +39,9 @@ class Money:
     """Of the whole sweep, over all its nodes and all times that it was started."""
 
     def __init__(
-        self, budget: Decimal | None, rate: Callable[[], Decimal | None], folder: Path, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, budget: Decimal | None, rate: Callable[[], Decimal | None], folder: Path, clock: Callable[[], float] = time.monotonic,
+        job: str | None = None,
+    ) -> None:  # fmt: skip
         self.budget, self._rate, self._file, self._clock = budget, rate, folder / FILE, clock
         kept = _kept(self._file)
         self._before, self._seconds_before = Decimal(str(kept.get("usd", "0"))), float(kept.get("seconds", 0.0))
@@ -50,6 +51,10 @@ class Money:
         self._running: dict[int, Paid] = {}
         """Trial -> of the run that goes on."""
         self._ended = set(kept.get("ended", ()))
+        self._job = job
+        self._earlier = {int(number): Decimal(usd) for number, usd in kept.get("earlier", {}).items()}
+        if kept.get("job") != job:
+            self._earlier = {number: paid.usd for number, paid in self._done.items() if paid.usd is not None}
 
     @property
     def seconds(self) -> float:
@@ -71,6 +76,10 @@ class Money:
     def paid(self, trial: int) -> Paid:
         """Of all its runs."""
         return self._done.get(trial, Paid()).with_run(*self._running.get(trial, Paid()))
+
+    def earlier(self, trial: int) -> Decimal | None:
+        """What of it other jobs have cost, before the sweep was stopped; None: nothing."""
+        return self._earlier.get(trial)
 
     def over(self, trial: int, *, ended: bool) -> Paid:
         """The trial's run is over; `ended`: there will be no other one."""
@@ -100,7 +109,10 @@ class Money:
     def keep(self) -> None:
         """For a start after a stop."""
         trials = {str(trial): {"seconds": paid.seconds, "usd": paid.usd and str(paid.usd)} for trial, paid in self._done.items()}
-        data = {"usd": str(self.spent() or 0), "seconds": round(self.seconds, 3), "trials": trials, "ended": sorted(self._ended)}
+        data = {
+            "usd": str(self.spent() or 0), "seconds": round(self.seconds, 3), "trials": trials, "ended": sorted(self._ended),
+            "job": self._job, "earlier": {str(trial): str(usd) for trial, usd in self._earlier.items()},
+        }  # fmt: skip
         part = self._file.with_suffix(".part")
         part.write_text(json.dumps(data))
         part.replace(self._file)

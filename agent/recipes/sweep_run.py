@@ -116,7 +116,7 @@ class Sweep:
         from agent.recipes import sweep_search
         from agent.recipes.sweep_lines import Teller
 
-        money = Money(self._plan.budget_usd, self._rate, self._folder)
+        money = Money(self._plan.budget_usd, self._rate, self._folder, job=os.environ.get("RACKRATE_JOB"))
         sweep_search.MONEY[:] = [money]
         teller = Teller(self._plan, money, self._journal)
         tuner, resumed = self._tuner(teller)
@@ -176,11 +176,10 @@ class Sweep:
 
 
 def _scheduler(plan: Plan) -> Any:
-    """ASHA, by the trial's own steps; a trial that comes to its last one is not stopped early by it."""
-    from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
+    from ray.tune.schedulers import FIFOScheduler
+
+    from agent.recipes.sweep_search import Asha
 
     if plan.scheduler != "asha" or plan.max_steps is None:
         return FIFOScheduler()
-    return ASHAScheduler(
-        time_attr="step", max_t=plan.max_steps + 1, grace_period=plan.grace, reduction_factor=plan.reduction, metric=None
-    )
+    return Asha(time_attr="step", max_t=plan.max_steps, grace_period=plan.grace, reduction_factor=plan.reduction, metric=None)

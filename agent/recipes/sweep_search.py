@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search import Searcher
 
 from agent.recipes.sweep_money import Money
@@ -65,6 +66,15 @@ class Search(Searcher):
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "inner").write_bytes(inner)
                 self._inner.restore(f"{folder}/inner")
+
+
+class Asha(ASHAScheduler):  # type: ignore[misc]
+    """By the trial's own steps; one that has come to its last step ends by itself: it judges what it learned, and saves."""
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        if result.get(self._time_attr, 0) >= self._max_t:
+            return str(self.CONTINUE)
+        return str(super().on_trial_result(tune_controller, trial, result))
 
 
 def _learning(plan: Plan) -> Searcher | None:

@@ -56,6 +56,12 @@ def test_the_end_names_the_best_and_what_the_trials_did_not_cost_is_idle() -> No
     assert (shown["job_cost"], shown["idle_cost"]) == ("0.1", "0.06") and [one["best"] for one in shown["trials"]] == [False, True, False]
 
 
+def test_what_trials_cost_in_jobs_before_this_one_is_no_part_of_it() -> None:
+    swept = gathered([*LINES, trial(2, "ended", cost="0.05", earlier="0.03"), trial(4, "ended", cost="0.02", earlier="0.02", kept=True)])
+    assert (swept.trials_cost, swept.earlier_cost) == (Decimal("0.03"), Decimal("0.05"))
+    assert swept.idle(Decimal("0.1")) == Decimal("0.07") and record(swept, Decimal("0.1"))["trials"][1]["earlier"] == "0.03"
+
+
 def test_a_sweep_that_goes_on_is_not_over_and_a_higher_metric_wins_where_it_should() -> None:
     again = [line(event="swept", stopped="a soft stop"), HEAD.replace('"min"', '"max"')]
     swept = gathered([*LINES, *again])

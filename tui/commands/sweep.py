@@ -221,6 +221,8 @@ def _print(swept: Swept, total: Decimal | None, *, running: bool) -> None:
     if total is not None:
         print(f"\nthe job cost {fmt.usd(total)}{' so far' if running else ''}"
               + ("" if idle is None else f": its trials {fmt.usd(swept.trials_cost)}, the rest (starts, GPUs that waited) {fmt.usd(idle)}"))  # fmt: skip
+    if swept.earlier_cost:
+        print(f"before it was stopped its trials cost {fmt.usd(swept.earlier_cost)}, in other jobs")
     if swept.best is not None:
         print(f"best{'' if swept.over else ' so far'}: trial {swept.best}" + (f"; {fmt.clean(swept.command)}" if swept.command else ""))
     for text in (swept.stopped and f"stopped by {swept.stopped}; it goes on when it is run again", swept.why):

@@ -63,7 +63,12 @@ def test_money_is_counted_over_stops_and_no_trial_starts_that_would_go_beyond(tm
     again = Money(Decimal("0.50"), lambda: rate, tmp_path, clock)
     assert (again.spent(), again.seconds, again.expected()) == (Decimal("0.2"), 20.0, Decimal("0.1"))
     again.runs(2, 1.0, Decimal("0.01"))
-    assert again.paid(2) == (5.0, Decimal("0.05"))
+    assert again.paid(2) == (5.0, Decimal("0.05")) and again.earlier(2) is None
+    other = Money(Decimal("0.50"), lambda: rate, tmp_path, clock, job="j2")
+    other.runs(2, 1.0, Decimal("0.01"))
+    other.keep()
+    assert (other.paid(2).usd, other.earlier(2), other.earlier(3)) == (Decimal("0.05"), Decimal("0.04"), None)
+    assert Money(None, lambda: rate, tmp_path, clock, job="j2").earlier(2) == Decimal("0.04")
     now[0] = 45  # 45 cents: what runs may cost 5 more, another trial 10
     assert not again.may_start()
     assert Money(None, lambda: rate, tmp_path, clock).may_start()
