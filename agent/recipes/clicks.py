@@ -1,38 +1,41 @@
-"""Click logs: made on the spot, or a folder's files read block by block.
+"""Click logs: made on the spot, or a folder's files read block by block as they come (blocks.py).
 
 Invariant: the same version is the same rows under the same numbers; a row that cannot be read is `Broken`, by file and line.
 """
 
 from __future__ import annotations
 
-import bisect
 import csv
+import functools
 import math
 import zlib
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from agent.recipes.data import Batch, Broken, generator
+from agent.recipes.blocks import LINES, BlockOrder, Blocks
+from agent.recipes.data import Batch, Broken, Numbered, generator
 from agent.recipes.faults import DataFault
-from agent.recipes.files import Files, files_of, read
+from agent.recipes.files import Files, files_of
 
 LOGS = (".csv", ".tsv")
 CRITEO = (1, 13, 26)
 """Columns of Criteo's logs, without a header and with tabs: label, dense, categories."""
 LATENT = 4
-CHUNK_BYTES = 1 << 20
+HEAD_BYTES = 1 << 16
+"""In which the first line of a log ends."""
+CHECKED = 64
+"""Logs of which the columns are looked at before the first step."""
+COUNTED_BYTES = 1 << 24
+"""Up to so much is read before the first step, to know how many rows there are."""
 
 
-class MadeClicks:
+class MadeClicks(Numbered):
     """Persons and items with tastes in a few dimensions: who is near an item clicks it, with chance in it."""
 
     sparse, dense = ("user_id", "item_id"), ("dense_hour",)
     person, item = (0,), (1,)
-    block = mixed = 1
-
     def __init__(self, samples: int, held_out: int, people: int, items: int, seed: int) -> None:
         self._samples, self.held_out, self._seed = samples, held_out, seed
         self._people, self._items, self.buckets = people, items, max(people, items)
@@ -73,40 +76,70 @@ class _Layout:
 class ClickFolder:
     """FOLDER/**/LOG. Raises `DataFault` where there is nothing to learn from.
 
-    Only the byte at which each block of rows starts is kept, and the blocks that were read last: a log may be larger than
-    the memory. The rows of a batch come from `mixed` blocks, so that a disk (or a network) is read in long pieces.
+    Only the blocks that were read last are kept: a log may be larger than the memory. What is not much is counted at once;
+    of more it is not known how many rows there are until an epoch was read. The last blocks are kept apart.
     """
 
     def __init__(self, folder: str, held_out: int, buckets: int, block: int, mixed: int, cache: str = "") -> None:
-        self.buckets, self.block, self.mixed = buckets, block, mixed
+        self.buckets, self.held_out = buckets, held_out
         self._files = files_of(folder, cache)
-        self._names = self._files.names(LOGS)
-        self._layout = _layout_of(self._files, self._names)
-        names = self._layout.names
-        self.sparse = tuple(names[column] for column in self._layout.sparse)
-        self.dense = tuple(names[column] for column in self._layout.dense)
+        names = self._files.names(LOGS)
+        self._layout = _layout_of(self._files, names)
+        self._alike = set(names[:CHECKED])
+        columns = self._layout.names
+        self.sparse = tuple(columns[column] for column in self._layout.sparse)
+        self.dense = tuple(columns[column] for column in self._layout.dense)
         self.person = tuple(place for place, name in enumerate(self.sparse) if name.startswith("user"))
         self.item = tuple(place for place, name in enumerate(self.sparse) if name.startswith("item"))
-        found = [_blocks(self._files, name, self._layout.skipped, block) for name in self._names]
-        self._blocks = [(file, at, rows) for file, starts in enumerate(found) for at, rows in starts]
-        self._ends: list[int] = []
-        for _, _, rows in self._blocks:
-            self._ends.append((self._ends[-1] if self._ends else 0) + rows)
-        total = self._ends[-1] if self._ends else 0
-        if total < 2:
-            raise DataFault(f"--data {folder} has {total or 'no'} row{'s' * (total != 1)} of clicks, and it needs two or more.")
-        self.held_out = min(held_out, total // 5)
-        self.version = self._files.version(self._names)
-        self._kept: OrderedDict[int, list[str]] = OrderedDict()
+        self._blocks = Blocks(self._files, names, block, mixed, self._layout.skipped, self._check)
+        self._row_bytes = self._of_a_row() if len(self._blocks) else 1
+        usual = -(-held_out * self._row_bytes // self._blocks.each)  # and one more, for rows are not all as long
+        apart = min(usual + 1 if usual else 0, len(self._blocks) // 5)
+        self._count, self.held_out = len(self._blocks) - apart, held_out if apart else 0
+        self._counted: int | None = None
+        if self._blocks.bytes <= COUNTED_BYTES:
+            self._counted = sum(self._blocks.counted(range(self._count)))
+            total = self._counted + len(self.held)
+            if total < 2:
+                raise DataFault(f"--data {folder} has {total or 'no'} row{'s' * (total != 1)} of clicks, and it needs two or more.")
+        self.version = self._files.version(names)
+        self._order: BlockOrder | None = None
 
-    def __len__(self) -> int:
-        return self._ends[-1] - self.held_out
+    @property
+    def samples(self) -> int | None:
+        return self._order.total if self._counted is None and self._order is not None else self._counted
+
+    @property
+    def files(self) -> int:
+        """Rows, by their usual length where they are not counted."""
+        return self.samples or max(1, self._blocks.bytes // self._row_bytes)
+
+    @functools.cached_property
+    def held(self) -> list[int]:
+        """Of the blocks that are kept apart the last rows."""
+        apart = range(self._count, len(self._blocks))
+        rows = zip(apart, self._blocks.counted(apart), strict=True)
+        return [block * LINES + place for block, count in rows for place in range(count)][-self.held_out :]
+
+    def order(self, batch_size: int, seed: int) -> BlockOrder:
+        self._order = BlockOrder(self._blocks, self._count, batch_size, seed, self.version)
+        return self._order
+
+    def instead(self, number: int) -> Iterator[int]:
+        """The rows behind it in its block, those before it, and the next block's."""
+        block, place = divmod(number, LINES)
+        first, size = (0, self._count) if block < self._count else (self._count, len(self._blocks) - self._count)
+        yield number
+        try:
+            count = len(self._blocks.lines(block))
+            yield from (block * LINES + (place + ahead) % count for ahead in range(1, count))
+            after = first + (block - first + 1) % size
+            yield from (after * LINES + other for other in range(len(self._blocks.lines(after))))
+        except OSError:
+            return
 
     def name(self, number: int) -> str:
-        block, place = self._place(number)
-        file = self._blocks[block][0]
-        before = sum(rows for other, _, rows in self._blocks[:block] if other == file)
-        return f"{self._names[file]} line {self._layout.skipped + before + place + 1}"
+        return self._blocks.line_name(*divmod(number, LINES))
 
     def batch(self, numbers: Sequence[int]) -> Batch:
         """sparse (samples, fields), dense (samples, dense fields), labels (samples,) of 0 and 1."""
@@ -118,13 +151,17 @@ class ClickFolder:
             "labels": torch.tensor(labels, dtype=torch.float32),
         }
 
-    def _place(self, number: int) -> tuple[int, int]:
-        block = bisect.bisect_right(self._ends, number)
-        return block, number - (self._ends[block - 1] if block else 0)
+    def _of_a_row(self) -> int:
+        """Bytes of a row, by the first ones."""
+        lines = self._blocks.lines(0)
+        return max(1, (sum(map(len, lines)) + len(lines)) // max(1, len(lines)))
 
     def _row(self, number: int) -> tuple[float, list[float], list[int]]:
-        block, place = self._place(number)
-        lines = self._lines(number, block)
+        block, place = divmod(number, LINES)
+        try:
+            lines = self._blocks.lines(block)
+        except OSError as error:
+            raise Broken(number, (error.strerror or str(error)).lower()) from None
         if place >= len(lines):
             raise Broken(number, "the file has become shorter")
         cells = next(csv.reader([lines[place]], delimiter=self._layout.separator), [])
@@ -139,21 +176,11 @@ class ClickFolder:
             raise Broken(number, f"its label is {cells[self._layout.label]!r}, not 0 or 1")
         return label, dense, [zlib.crc32(cells[column].encode()) % self.buckets for column in self._layout.sparse]
 
-    def _lines(self, number: int, block: int) -> list[str]:
-        """Of a block; those that were read last are kept."""
-        if block in self._kept:
-            self._kept.move_to_end(block)
-            return self._kept[block]
-        file, at, _ = self._blocks[block]
-        end = self._blocks[block + 1][1] if block + 1 < len(self._blocks) and self._blocks[block + 1][0] == file else None
-        try:
-            content = read(self._files, self._names[file], at, -1 if end is None else end - at)
-        except OSError as error:
-            raise Broken(number, (error.strerror or str(error)).lower()) from None
-        lines = self._kept[block] = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-        while len(self._kept) > 2 * self.mixed + 1:  # blocks of numbers may lie across two of a file's
-            self._kept.popitem(last=False)
-        return lines
+    def _check(self, name: str) -> None:
+        """The columns of a file from which nothing was read yet. Raises `DataFault`."""
+        if name not in self._alike:
+            _same(self._files, name, self._layout, "the first of them")
+            self._alike.add(name)
 
 
 def _squeezed(text: str) -> float:
@@ -167,21 +194,24 @@ def _squeezed(text: str) -> float:
 
 
 def _layout_of(files: Files, names: Sequence[str]) -> _Layout:
-    """All files have that of the first. Raises `DataFault`."""
+    """All files have that of the first; of many the others are looked at when they are read. Raises `DataFault`."""
     if not names:
         raise DataFault(f"--data {files.data} has no click logs ({', '.join(LOGS)}).")
     first = _layout(files, names[0])
-    for name in names[1:]:
-        if _layout(files, name) != first:
-            raise DataFault(f"{name} has other columns than {names[0]}: all logs of a folder need the same.")
+    for name in names[1:CHECKED]:
+        _same(files, name, first, names[0])
     return first
+
+
+def _same(files: Files, name: str, layout: _Layout, first: str) -> None:
+    if _layout(files, name) != layout:
+        raise DataFault(f"{name} has other columns than {first}: all logs of a folder need the same.")
 
 
 def _layout(files: Files, path: str) -> _Layout:
     separator = "\t" if path.lower().endswith(".tsv") else ","
     try:
-        with files.open(path) as file:
-            line = file.readline(CHUNK_BYTES).decode("utf-8", "replace").rstrip("\r\n")
+        line = files.piece(path, 0, HEAD_BYTES).partition(b"\n")[0].decode("utf-8", "replace").rstrip("\r")
     except OSError as error:
         raise DataFault(f"{path}: it cannot be read ({(error.strerror or str(error)).lower()}).") from None
     cells = next(csv.reader([line], delimiter=separator), [])
@@ -198,19 +228,3 @@ def _layout(files: Files, path: str) -> _Layout:
     numbers = tuple(place for place, name in others if name.startswith("dense"))
     categories = tuple(place for place, name in others if not name.startswith("dense"))
     return _Layout(cells.index("label"), numbers, categories, tuple(cells), separator, 1)
-
-
-def _blocks(files: Files, name: str, skipped: int, block: int) -> list[tuple[int, int]]:
-    """(first byte, rows) of each block of a file: one pass over it, and a line that has no end counts."""
-    starts, rows, at = [], 0, 0
-    with files.open(name) as file:
-        for _ in range(skipped):
-            at += len(file.readline())
-        begin = at
-        for line in file:
-            rows += 1
-            at += len(line)
-            if rows == block:
-                starts.append((begin, rows))
-                begin, rows = at, 0
-    return [*starts, (begin, rows)] if rows else starts

@@ -9,7 +9,7 @@ import io
 import statistics
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from agent.recipes.data import Batch, loader
+from agent.recipes.faults import DataFault
 
 WARM = 2
 """Runs before the first that is measured."""
@@ -69,22 +70,26 @@ def zero_weights(model: nn.Module) -> tuple[int, int]:
 
 def right_share(task: Any, model: nn.Module, batch_size: int, device: torch.device) -> float | None:
     """Of the samples that are kept apart; None: there are none."""
-    numbers = range(len(task.source), len(task.source) + task.source.held_out)
+    numbers = task.source.held if task.source.held_out else ()
     right, count = 0.0, 0
     for loaded in loader(task.source, _groups(numbers, batch_size), 0, pinned=False):
+        if not loaded.batch:
+            raise DataFault("no sample of those that are kept apart can be read.")
         found = task.right(model, task.prepare(loaded.batch, None, device))
         right, count = right + float(found.sum()), count + len(found)
     return right / count if count else None
 
 
-def _groups(numbers: range, size: int) -> list[list[int]]:
+def _groups(numbers: Sequence[int], size: int) -> list[list[int]]:
     return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
 
 
 def _times(task: Any, model: nn.Module, size: int, repeats: int, device: torch.device) -> list[float]:
     """Seconds of each run with a batch of `size`, its data on the device already."""
-    count = len(task.source)
-    batch: Batch = task.prepare(task.source.batch([number % count for number in range(size)]), None, device)
+    (loaded,) = loader(task.source, [task.source.order(size, 0).step(1)], 0, pinned=False)
+    if not loaded.batch:
+        raise DataFault("no sample of a batch can be read, nor one in its place.")
+    batch: Batch = task.prepare(loaded.batch, None, device)
     found = []
     for run in range(WARM + repeats):
         _wait(device)

@@ -112,7 +112,7 @@ class Compressing:
             step += self.lessons.steps(name)
         self.journal.line(
             event="start", recipe="compress", of=self.task.name, checkpoint=str(self.found.path), of_step=self.found.step,
-            step=step, steps=self.lessons.total, batch_size=self.settings.batch_size, samples_an_epoch=len(source),
+            step=step, steps=self.lessons.total, batch_size=self.settings.batch_size, samples_an_epoch=source.samples,
             device=self.device.type, precision=self.precision, dataset=source.version, methods=list(self.methods),
         )  # fmt: skip
         if self.found.about.get("dataset") != source.version:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from agent.recipes.checkpoints import Checkpoints
 from agent.recipes.compress import Compress
-from agent.recipes.data import Batch, BrokenFiles, Order, Steps, generator, loader, mix
+from agent.recipes.data import Batch, BrokenFiles, Steps, generator, loader, mix
 from agent.recipes.faults import DataFault, RecipeFault
 from agent.recipes.journal import Journal
 from agent.recipes.pace import Pace
@@ -92,14 +92,14 @@ class Lessons:
         scaler = torch.amp.GradScaler(self._device.type, enabled=self._precision == "fp16")
         first = self._resume(kept, lesson.model, optimizer, scaler)
         source, broken = task.source, BrokenFiles(task.source, self._max_broken)
-        order = Order(len(source), settings.batch_size, settings.seed, source.block, source.mixed)
+        order = source.order(settings.batch_size, settings.seed)
         pace = Pace(settings.batch_size, first, self._device)
         batches = loader(source, Steps(order, slice(None), first + 1, steps), 0, pinned=False)
         for step, loaded in enumerate(pace.watched(batches), first + 1):
             for sentence in broken.met(loaded.broken):
                 self._journal.say(f"rackrate: {sentence}")
             if not loaded.batch:
-                raise DataFault("every sample of the data is broken.")
+                raise DataFault("no sample of a batch can be read, nor one in its place.")
             found = self._step(lesson, optimizer, scaler, step, loaded.batch)
             self._told(lesson.name, step, found, pace)
             asked = self._stop.asked is not None

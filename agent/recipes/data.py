@@ -6,7 +6,6 @@ the worker that loads it, not on where the training was resumed. So nothing of i
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,22 +21,75 @@ Batch = Mapping[str, torch.Tensor]
 
 
 class Source(Protocol):
-    """Samples by their number: 0 to `len` for training, and `held_out` numbers behind them that are kept apart."""
+    """Samples, each known by a number; in which order they come is `order`'s, and `held` are kept apart."""
 
     version: str
     """A path and hash, a DVC revision, or the seed: the same version is the same data."""
     held_out: int
-    block: int
-    """Neighbours that are read at once; 1: each sample by itself."""
-    mixed: int
-    """Blocks whose samples are mixed."""
+    """How many are kept apart, at most."""
 
-    def __len__(self) -> int: ...
+    @property
+    def samples(self) -> int | None:
+        """Of an epoch; None: not known yet, for it is read as it comes."""
+
+    @property
+    def files(self) -> int:
+        """How many things could be broken; an estimate while `samples` is not known."""
+
+    @property
+    def held(self) -> Sequence[int]: ...
+
+    def order(self, batch_size: int, seed: int) -> Ordered: ...
 
     def batch(self, numbers: Sequence[int]) -> Batch:
         """Raises `Broken` where one of them cannot be read."""
 
+    def instead(self, number: int) -> Iterable[int]:
+        """Itself, and then what may take its place where it is broken."""
+
     def name(self, number: int) -> str: ...
+
+
+class Ordered(Protocol):
+    """Which samples come when."""
+
+    def step(self, step: int) -> list[int]:
+        """Numbers of the whole batch; the first step is 1."""
+
+    def mark(self, position: int) -> Mapping[str, Any]:
+        """What spares a run that goes on from there the search for it, as JSON has it; it is never needed."""
+
+    def take(self, mark: object) -> None:
+        """One of before, of these data or of others."""
+
+
+class Numbered:
+    """Of a source whose samples are 0 to `len`, with `held_out` behind them that are kept apart."""
+
+    held_out: int
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def samples(self) -> int:
+        return len(self)
+
+    @property
+    def files(self) -> int:
+        return len(self) + self.held_out
+
+    @property
+    def held(self) -> Sequence[int]:
+        return range(len(self), len(self) + self.held_out)
+
+    def order(self, batch_size: int, seed: int) -> Order:
+        return Order(len(self), batch_size, seed)
+
+    def instead(self, number: int) -> Iterator[int]:
+        """Those behind it, of its own part."""
+        first, size = (0, len(self)) if number < len(self) else (len(self), self.held_out)
+        return (first + (number - first + ahead) % size for ahead in range(size))
 
 
 class Broken(Exception):
@@ -58,51 +110,27 @@ def generator(*numbers: int) -> torch.Generator:
 
 
 class Order:
-    """Numbers of the samples of each step: every epoch in an order of its own, batches running over its end.
+    """Every epoch in an order of its own, batches running over its end."""
 
-    Samples of which `block` neighbours are read at once are mixed within `mixed` blocks drawn together, so that a log is
-    read in long pieces; with blocks of one sample, or fewer blocks than that, they are mixed all together.
-    """
-
-    def __init__(self, samples: int, batch_size: int, seed: int, block: int = 1, mixed: int = 1) -> None:
+    def __init__(self, samples: int, batch_size: int, seed: int) -> None:
         self._samples, self._batch, self._seed = samples, batch_size, seed
-        self._block, self._mixed = (block, mixed) if 1 < block * mixed < samples else (1, samples)
-        self._plans: dict[int, tuple[torch.Tensor, list[int]]] = {}
-        self._groups: dict[tuple[int, int], torch.Tensor] = {}
+        self._epochs: dict[int, torch.Tensor] = {}
 
     def step(self, step: int) -> list[int]:
-        """Of the whole batch; the first step is 1."""
         positions = range((step - 1) * self._batch, step * self._batch)
         return [self._number(*divmod(position, self._samples)) for position in positions]
 
+    def mark(self, position: int) -> Mapping[str, Any]:
+        return {}
+
+    def take(self, mark: object) -> None:
+        pass
+
     def _number(self, epoch: int, place: int) -> int:
-        _, ends = self._plan(epoch)
-        group = bisect.bisect_right(ends, place)
-        return int(self._group(epoch, group)[place - (ends[group - 1] if group else 0)])
-
-    def _plan(self, epoch: int) -> tuple[torch.Tensor, list[int]]:
-        """The blocks in their order, and where each group of them ends."""
-        if epoch not in self._plans:
-            self._plans = {key: plan for key, plan in self._plans.items() if key == epoch - 1}
-            count = -(-self._samples // self._block)
-            one = self._block == 1
-            order = torch.arange(count) if one else torch.randperm(count, generator=generator(self._seed, epoch, 8))
-            sizes = torch.full((count,), self._block)
-            sizes[order == count - 1] = self._samples - (count - 1) * self._block
-            self._plans[epoch] = order, [int(part.sum()) for part in sizes.split(self._mixed)]
-            for group, size in enumerate(ends := self._plans[epoch][1]):
-                ends[group] = size + (ends[group - 1] if group else 0)
-        return self._plans[epoch]
-
-    def _group(self, epoch: int, group: int) -> torch.Tensor:
-        if (epoch, group) not in self._groups:
-            self._groups = dict(list(self._groups.items())[-1:])
-            blocks = self._plan(epoch)[0].split(self._mixed)[group]
-            numbers = (blocks[:, None] * self._block + torch.arange(self._block)).flatten()
-            numbers = numbers[numbers < self._samples]
-            seeds = (self._seed, epoch) if self._block == 1 else (self._seed, epoch, 9, group)
-            self._groups[epoch, group] = numbers[torch.randperm(len(numbers), generator=generator(*seeds))]
-        return self._groups[epoch, group]
+        if epoch not in self._epochs:
+            self._epochs = {key: numbers for key, numbers in self._epochs.items() if key == epoch - 1}
+            self._epochs[epoch] = torch.randperm(self._samples, generator=generator(self._seed, epoch))
+        return int(self._epochs[epoch][place])
 
 
 @dataclass(frozen=True)
@@ -131,10 +159,7 @@ class _Reader(Dataset[Any]):
 
     def _instead(self, number: int) -> int | None:
         """None: all are broken."""
-        count = len(self._source)
-        first, size = (0, count) if number < count else (count, self._source.held_out)
-        candidates = (first + (number - first + ahead) % size for ahead in range(size))
-        return next((candidate for candidate in candidates if candidate not in self._broken), None)
+        return next((candidate for candidate in self._source.instead(number) if candidate not in self._broken), None)
 
 
 def _as_it_is(loaded: Loaded) -> Loaded:
@@ -151,7 +176,7 @@ def loader(source: Source, batches: Iterable[list[int]], workers: int, *, pinned
 class Steps:
     """A rank's part of every step from `first` to `last`."""
 
-    def __init__(self, order: Order, part: slice, first: int, last: int) -> None:
+    def __init__(self, order: Ordered, part: slice, first: int, last: int) -> None:
         self._order, self._part, self._first, self._last = order, part, first, last
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -162,12 +187,11 @@ class Steps:
         return max(0, self._last - self._first + 1)
 
 
-
 class BrokenFiles:
     """Counts those that were met, names the first, and ends the training beyond the limit."""
 
     def __init__(self, source: Source, limit: float) -> None:
-        self._source, self._limit = source, int(limit * (len(source) + source.held_out))
+        self._source, self._share = source, limit
         self.numbers: set[int] = set()
 
     def met(self, broken: Sequence[tuple[int, str]]) -> list[str]:
@@ -178,10 +202,12 @@ class BrokenFiles:
             for number, why in new[: max(0, NAMED - len(self.numbers))]
         ]
         self.numbers |= {number for number, _ in new}
-        if len(self.numbers) > self._limit or len(self.numbers) >= len(self._source):
+        limit = int(self._share * self._source.files)
+        if len(self.numbers) > limit or len(self.numbers) >= self._source.files:
             names = ", ".join(self._source.name(number) for number in sorted(self.numbers)[:NAMED])
-            files, more = len(self._source) + self._source.held_out, ", ..." * (len(self.numbers) > NAMED)
+            files, more = self._source.files, ", ..." * (len(self.numbers) > NAMED)
+            about = "about " * (self._source.samples is None)
             raise DataFault(
-                f"{len(self.numbers)} files are broken and --max-broken allows {self._limit} of {files}: {names}{more}."
+                f"{len(self.numbers)} files are broken and --max-broken allows {limit} of {about}{files}: {names}{more}."
             )
         return told

@@ -28,6 +28,9 @@ class Files(Protocol):
     def open(self, name: str) -> BinaryIO:
         """Raises `OSError`."""
 
+    def piece(self, name: str, at: int, count: int) -> bytes:
+        """So many bytes from there, less at its end; nothing else of it is fetched. Raises `OSError`."""
+
     def version(self, names: Sequence[str]) -> str:
         """A DVC revision or a hash."""
 
@@ -52,6 +55,9 @@ class Folder:
     def open(self, name: str) -> BinaryIO:
         return (self._path / name).open("rb")
 
+    def piece(self, name: str, at: int, count: int) -> bytes:
+        return read(self, name, at, count)
+
     def version(self, names: Sequence[str]) -> str:
         return version(self._path, [self._path / name for name in names])
 
@@ -70,5 +76,3 @@ def read(files: Files, name: str, at: int = 0, count: int = -1) -> bytes:
     with files.open(name) as file:
         file.seek(at)
         return file.read(count)
-
-

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agent.recipes.data import Batch, Broken, generator
+from agent.recipes.data import Batch, Broken, Numbered, generator
 from agent.recipes.faults import DataFault
 from agent.recipes.files import Files, files_of, read
 from agent.recipes.versions import in_their_order
@@ -28,10 +28,8 @@ NOISE = 0.4
 _P6 = re.compile(rb"P6\s+(?:#[^\n]*\n\s*)*(\d+)\s+(\d+)\s+255\s")
 
 
-class MadeImages:
+class MadeImages(Numbered):
     """Coloured stripes in noise: a class is a direction, a width and a colour, so that it can be learned and not by heart."""
-
-    block = mixed = 1
 
     def __init__(self, samples: int, held_out: int, classes: int, side: int, seed: int) -> None:
         self._samples, self.held_out, self._classes, self._side, self._seed = samples, held_out, classes, side, seed
@@ -62,10 +60,8 @@ class MadeImages:
         return {"images": images.mul(64).add(128).clamp(0, 255).to(torch.uint8), "labels": labels}
 
 
-class ImageFolder:
+class ImageFolder(Numbered):
     """FOLDER/CLASS/**/IMAGE. Raises `DataFault` where there is nothing to learn from."""
-
-    block = mixed = 1
 
     def __init__(self, folder: str, side: int, held_out: int, cache: str = "") -> None:
         self._files, self._side = files_of(folder, cache), side

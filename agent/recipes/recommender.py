@@ -33,7 +33,7 @@ class Recommender(Settings):
     buckets: int = setting(100_000, "rows of each field's table; values of a log are hashed into them", least=2)
     people: int = setting(500, "persons of the made clicks", least=2)
     items: int = setting(200, "items of the made clicks", least=2)
-    block: int = setting(4096, "rows of a log that are read at once", least=1)
+    block: int = setting(1 << 19, "bytes of a log that are read at once", least=64)
     mixed_blocks: int = setting(16, "blocks whose rows are mixed: the more, the better mixed, and the more memory", least=1)
 
 

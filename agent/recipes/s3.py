@@ -1,6 +1,6 @@
-"""Data that are objects of S3: each is streamed when it is needed first, and kept on this node for the next epoch.
+"""Data that are objects of S3: each, or each piece of a long one, is streamed when it is needed first, and kept on this node.
 
-Invariant: what is kept is a whole object of the ETag that was listed: a download that broke off goes on where it was, and an
+Invariant: what is kept is whole, and of an object of the ETag that was listed: a download that broke off goes on where it was, and an
 object that became another one is an error, never a mixture. Amazon S3 API: ListObjectsV2, GetObject (Range, If-Match).
 """
 
@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -22,6 +23,8 @@ ATTEMPTS = 6
 WAIT_SECONDS = 0.2
 """Before the second attempt; twice as long before each further one."""
 PIECE_BYTES = 1 << 20
+SHORT_BYTES = 1 << 20
+_COUNTING = threading.Lock()
 NO_BOTO3 = "--data {data} needs boto3, which is not installed here: `pip install boto3`, or copy the data to a folder."
 
 
@@ -68,13 +71,24 @@ class Bucket:
         return f"s3-etags:{hashlib.sha256(told.encode()).hexdigest()}"
 
     def open(self, name: str) -> BinaryIO:
-        kept = self._kept(name)
+        return self._opened(name, 0, self.size(name))
+
+    def piece(self, name: str, at: int, count: int) -> bytes:
+        """Kept like a whole object; of a short one all is fetched."""
+        size = self.size(name)
+        first, end = (0, size) if size <= SHORT_BYTES else (at, min(at + count, size))
+        with self._opened(name, first, end) as file:
+            file.seek(at - first)
+            return file.read(count)
+
+    def _opened(self, name: str, first: int, end: int) -> BinaryIO:
+        kept = self._kept(name, first, end)
         try:
             opened = kept.open("rb")
             self.hits += 1
             return opened
         except FileNotFoundError:
-            return self._fetched(name, kept)
+            return self._fetched(name, kept, first, end)
 
     def _listed(self) -> Mapping[str, tuple[int, str]]:
         """Name below the prefix -> (bytes, ETag). Raises `DataFault`."""
@@ -91,46 +105,48 @@ class Bucket:
             self._objects = found
         return self._objects
 
-    def _kept(self, name: str) -> Path:
-        etag = self._listed()[name][1]
-        key = hashlib.sha256(f"{self._bucket}\0{self._prefix}{name}\0{etag}".encode()).hexdigest()
+    def _kept(self, name: str, first: int, end: int) -> Path:
+        size, etag = self._listed()[name]
+        part = "" if (first, end) == (0, size) else f"\0{first}-{end}"
+        key = hashlib.sha256(f"{self._bucket}\0{self._prefix}{name}\0{etag}{part}".encode()).hexdigest()
         return self._folder / key[:2] / f"{key}{PurePosixPath(name).suffix}"
 
-    def _fetched(self, name: str, kept: Path) -> BinaryIO:
+    def _fetched(self, name: str, kept: Path, first: int, end: int) -> BinaryIO:
         """Streamed to a file of its own, which takes its place when it is whole; to memory where the disk is full."""
         try:
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle, aside = tempfile.mkstemp(dir=kept.parent, prefix=".fetching-")
         except OSError:
-            return self._into(name, io.BytesIO())
+            return self._into(name, io.BytesIO(), first, end)
         try:
             with os.fdopen(handle, "wb") as file:
-                self._into(name, file)
+                self._into(name, file, first, end)
             os.replace(aside, kept)
             return kept.open("rb")
         except OSError as error:
             Path(aside).unlink(missing_ok=True)
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 raise
-            return self._into(name, io.BytesIO())
+            return self._into(name, io.BytesIO(), first, end)
         except BaseException:
             Path(aside).unlink(missing_ok=True)
             raise
 
-    def _into(self, name: str, file: Any) -> Any:
-        """All bytes of an object, over as many connections as it takes. Raises `OSError`."""
+    def _into(self, name: str, file: Any, first: int, end: int) -> Any:
+        """These bytes of an object, over as many connections as it takes. Raises `OSError`."""
         size, etag = self._listed()[name]
-        have, failed = 0, 0
-        while have < size:
+        have, failed = first, 0
+        while have < end:
             try:
-                more = {"Range": f"bytes={have}-"} if have else {}
+                more = {"Range": f"bytes={have}-{end - 1}"} if (have, end) != (0, size) else {}
                 body = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name, IfMatch=etag, **more)["Body"]
                 while piece := body.read(PIECE_BYTES):
                     file.write(piece)
                     have += len(piece)
-                    self.fetched_bytes += len(piece)
-                if have < size:
-                    raise ConnectionError(f"it ended after {have} of {size} bytes")
+                    with _COUNTING:  # pieces are fetched beside each other
+                        self.fetched_bytes += len(piece)
+                if have < end:
+                    raise ConnectionError(f"it ended after {have - first} of {end - first} bytes")
             except OSError as error:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                     raise

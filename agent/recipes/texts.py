@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import torch
 
-from agent.recipes.data import Batch, Broken, generator
+from agent.recipes.data import Batch, Broken, Numbered, generator
 from agent.recipes.faults import DataFault
 from agent.recipes.files import files_of, read
 from agent.recipes.versions import in_their_order
@@ -22,10 +22,9 @@ NOISE = 0.05
 """Share of the made tokens that follow no rule."""
 
 
-class MadeTexts:
+class MadeTexts(Numbered):
     """Two languages: in each a token has one successor, and the first token tells which of the two is spoken."""
 
-    block = mixed = 1
     vocabulary: int
 
     def __init__(self, samples: int, held_out: int, vocabulary: int, context: int, seed: int) -> None:
@@ -51,10 +50,9 @@ class MadeTexts:
         return {"tokens": found}
 
 
-class TextFolder:
+class TextFolder(Numbered):
     """FOLDER/**/TEXT. Raises `DataFault` where there is nothing to learn from."""
 
-    block = mixed = 1
     vocabulary = BYTES
 
     def __init__(self, folder: str, context: int, held_out: int, cache: str = "") -> None:

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from agent.recipes import checkpoints, memory, parallel, shards
 from agent.recipes.checkpoints import Checkpoint, Checkpoints
-from agent.recipes.data import Batch, BrokenFiles, Loaded, Order, Source, Steps, generator, loader, mix
+from agent.recipes.data import Batch, BrokenFiles, Loaded, Source, Steps, generator, loader, mix
 from agent.recipes.entry import different
 from agent.recipes.faults import CheckpointFault, DataFault, OutOfMemory, RecipeFault, WrongSettings
 from agent.recipes.journal import Journal
@@ -33,7 +33,7 @@ from agent.recipes.sharded import ShardedCheckpoints, elsewhere
 from agent.recipes.stop import SoftStop
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-CURVE = ("batch_size", "seed", "learning_rate", "warmup_steps", "weight_decay", "steps", "samples")
+CURVE = ("batch_size", "seed", "learning_rate", "warmup_steps", "weight_decay", "steps", "samples", "block", "mixed_blocks")
 """Settings of which the loss curve depends, so that a resume with others is told."""
 
 
@@ -87,13 +87,12 @@ class Trainer:
         self.plain = parallel.placed(task.model(), task, self.kind, team)
         self.optimizer = task.optimizer(self.plain)
         self.scaler = torch.amp.GradScaler(team.device.type, enabled=self.precision == "fp16")
+        self._order = task.source.order(settings.batch_size, settings.seed)
         self.saved = self._checkpoints(folder)
         self.step = self._resume()
         self.scalars = Scalars(settings.tensorboard, folder or Path(), self.step, speaks=team.first)
         copies = team.world > 1 and self.kind == parallel.DDP
         self.model: nn.Module = DistributedDataParallel(self.plain) if copies else self.plain
-        source = task.source
-        self._order = Order(len(source), settings.batch_size, settings.seed, source.block, source.mixed)
         self._broken = BrokenFiles(task.source, settings.max_broken)
 
     # The whole of it
@@ -161,7 +160,7 @@ class Trainer:
         for sentence in self._broken.met(loaded.broken):
             self.journal.say(f"rackrate: {sentence}")
         if not loaded.batch:
-            raise DataFault("every sample of the data is broken.")
+            raise DataFault("no sample of a batch can be read, nor one in its place.")
         return loaded.batch
 
     def _set_rate(self) -> None:
@@ -179,7 +178,8 @@ class Trainer:
                 f"the loss of step {self.step} is {loss}: try a lower --learning-rate{bf16}; the last checkpoint is from before."
             )
         if last or self.step % self.settings.log_every == 0 or self.step == self.settings.steps:
-            epoch = self.step * self.settings.batch_size / len(self.task.source)
+            samples = self.task.source.samples
+            epoch = self.step * self.settings.batch_size / samples if samples else None
             told = {"loss": loss, "epoch": epoch, **pace.since(self.step)}
             self.journal.line(step=self.step, time=int(time.time()), **told)
             self.scalars.add(self.step, {**told, "learning_rate": self.optimizer.param_groups[0]["lr"]})
@@ -195,7 +195,7 @@ class Trainer:
             event="start", recipe=self.task.name, step=self.step, steps=settings.steps, ranks=self.team.world,
             parallel=self.kind, device=self.team.device.type, precision=self.precision,
             parameters=sum(one.numel() for one in self.plain.parameters()),
-            dataset=source.version, samples_an_epoch=len(source), batch_size=settings.batch_size,
+            dataset=source.version, samples_an_epoch=source.samples, batch_size=settings.batch_size,
             **self.task.about,
         )  # fmt: skip
 
@@ -217,8 +217,11 @@ class Trainer:
         source, place, parts = self.task.source, self.team.place, self.team.data
         if not source.held_out:
             return None
-        numbers = list(range(len(source) + place, len(source) + source.held_out, parts))
-        even = numbers + [len(source)] * (-(-source.held_out // parts) - len(numbers))  # shards take all ranks the same calls
+        held = source.held
+        if not held:
+            return None
+        numbers = list(held[place::parts])
+        even = numbers + [held[0]] * (-(-len(held) // parts) - len(numbers))  # shards take all ranks the same calls
         size = max(1, self.settings.batch_size // parts // self.settings.accumulate)
         groups = [even[at : at + size] for at in range(0, len(even), size)]
         right, count = 0.0, 0
@@ -251,6 +254,7 @@ class Trainer:
         if self.saved is None:
             return
         known = {"dataset": self.task.source.version, "settings": asdict(self.settings), "ranks": self.team.world}
+        known["order"] = self._order.mark(self.step * self.settings.batch_size)
         scaler = self.scaler.state_dict()
         if isinstance(self.saved, ShardedCheckpoints):
             self.saved.save_shards(self.step, self.plain, self.optimizer, scaler=scaler, **known)
@@ -277,6 +281,7 @@ class Trainer:
         if found is None:
             return 0
         self._take(found)
+        self._order.take(found.about.get("order"))
         return int(found.step)
 
     def _take(self, found: Checkpoint) -> None:

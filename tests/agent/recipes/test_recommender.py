@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import signal
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +15,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
 
-from agent.recipes import recommender_task  # noqa: E402
+from agent.recipes import blocks, clicks, recommender_task  # noqa: E402
 from agent.recipes.clicks import ClickFolder, MadeClicks  # noqa: E402
-from agent.recipes.data import Broken, Order  # noqa: E402
+from agent.recipes.data import Broken  # noqa: E402
 from agent.recipes.faults import DataFault, WrongSettings  # noqa: E402
+from agent.recipes.files import Folder  # noqa: E402
 from agent.recipes.recommender import Recommender  # noqa: E402
 from agent.recipes.settings import to_toml  # noqa: E402
 from agent.recipes.train import Trainer  # noqa: E402
@@ -69,21 +74,6 @@ def test_pieces_give_the_same_gradients(tmp_path: Path, model: str) -> None:
         torch.testing.assert_close(value.to_dense(), plain[name].to_dense(), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("samples", "block", "mixed"), [(1000, 1, 1), (1000, 64, 3), (1000, 64, 100), (65, 64, 1), (7, 100, 2)])
-def test_every_epoch_has_every_sample_once_in_an_order_of_its_own(samples: int, block: int, mixed: int) -> None:
-    order = Order(samples, 50, 0, block, mixed)
-    numbers = [number for step in range(1, 3 * samples // 50 + 4) for number in order.step(step)]
-    epochs = [numbers[epoch * samples : (epoch + 1) * samples] for epoch in range(3)]
-    assert all(sorted(epoch) == list(range(samples)) for epoch in epochs) and epochs[0] != epochs[1]
-    assert numbers[100:150] == Order(samples, 50, 0, block, mixed).step(3), "a step depends on its number alone"
-
-
-def test_a_batch_of_a_log_comes_from_few_blocks() -> None:
-    order = Order(100_000, 512, 0, 256, 4)
-    assert all(len({number // 256 for number in order.step(step)}) <= 8 for step in range(1, 195))
-    assert order.step(1) != sorted(order.step(1))
-
-
 def write(path: Path, rows: int, start: int = 0) -> None:
     """A row's item is its number, so that rows can be told apart."""
     chance = random.Random(start)
@@ -99,26 +89,84 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def test_rows_of_a_folder_are_those_of_its_lines_whatever_the_block(folder: Path) -> None:
-    lines = [line for name in ("a.csv", "deep/b.csv") for line in (folder / name).read_text().splitlines()[1:]]
-    for block in (1, 10, 64, 1000):
-        source = ClickFolder(str(folder), 20, 10**6, block, 2)
-        assert len(source) == 185 and source.held_out == 20
-        found = source.batch(range(205))
-        assert found["labels"].tolist() == [float(line.split(",")[0]) for line in lines]
-        assert source.sparse == ("user_id", "item_id") and source.person == (0,) and source.item == (1,)
-        assert len(set(found["sparse"][:, 1].tolist())) == 205, "no two items share a bucket here"
-        assert source.name(130) == "deep/b.csv line 2" and source.name(0) == "a.csv line 2"
+@pytest.mark.parametrize("block", [64, 100, 333, 10_000])
+def test_rows_of_a_folder_are_those_of_its_lines_whatever_the_block(folder: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
+    monkeypatch.setattr(blocks, "BEYOND_BYTES", 5)
+    (folder / "c.csv").write_text("label,dense_age,user_id,item_id\n1,2,u1," + "x" * 500 + "\n0,1,u2,last")
+    (folder / "empty.csv").write_bytes(b"")
+    (folder / "empty.csv").unlink()
+    lines = [line for name in ("a.csv", "c.csv", "deep/b.csv") for line in (folder / name).read_text().splitlines()[1:]]
+    source = ClickFolder(str(folder), 0, 10**9, block, 2)
+    numbers = sorted(source.order(len(lines), 0).step(1))
+    assert source.samples == len(lines) == 207
+    found = source.batch(numbers)
+    assert found["labels"].tolist() == [float(line.split(",")[0]) for line in lines]
+    assert found["sparse"][:, 1].tolist() == [zlib.crc32(line.split(",")[3].encode()) % 10**9 for line in lines]
+    assert source.sparse == ("user_id", "item_id") and source.person == (0,) and source.item == (1,)
+    assert [source.name(numbers[place]) for place in (0, 130, 131, 132)] == ["a.csv line 2", "c.csv line 2", "c.csv line 3", "deep/b.csv line 2"]
 
 
-def test_it_reads_a_log_in_long_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, opened = ClickFolder(str(folder), 0, 100, 16, 2), []
-    plain = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, *words: opened.append(self.name) or plain(self, *words))
-    order = Order(len(source), 20, 0, source.block, source.mixed)
-    for step in range(1, 11):
-        source.batch(order.step(step))
-    assert len(opened) <= 3 * 14, "14 blocks of 16 rows, each read a few times and not once a row"
+@pytest.mark.parametrize(("counted", "mixed"), [(10**9, 3), (0, 3), (0, 1), (0, 1000)])
+def test_every_epoch_has_every_row_once_in_an_order_of_its_own_whether_it_was_counted_or_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, counted: int, mixed: int
+) -> None:
+    monkeypatch.setattr(clicks, "COUNTED_BYTES", counted)
+    source = ClickFolder(str(folder), 20, 100, 100, mixed)
+    assert (source.samples is None) == (not counted) and len(source.held) == 20
+    order = source.order(50, 0)
+    numbers = [number for step in range(1, 16) for number in order.step(step)]
+    total = source.samples
+    assert total is not None and 170 <= total <= 185
+    epochs = [numbers[epoch * total : (epoch + 1) * total] for epoch in range(3)]
+    assert all(len(set(epoch)) == total for epoch in epochs) and set(epochs[0]) == set(epochs[1]) == set(epochs[2])
+    assert epochs[0] != epochs[1] != epochs[2] and not set(numbers) & set(source.held)
+    assert numbers[500:550] == ClickFolder(str(folder), 20, 100, 100, mixed).order(50, 0).step(11), "a step depends on its number alone"
+
+
+class Read(list[tuple[str, int]]):
+    """Pieces of files that were read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        plain = Folder.piece
+        monkeypatch.setattr(Folder, "piece", lambda files, name, at, count: self.append((name, at)) or plain(files, name, at, count))
+
+
+def test_no_more_is_read_than_the_steps_need_also_when_it_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clicks, "COUNTED_BYTES", 0)
+    read = Read(monkeypatch)
+    source = ClickFolder(str(folder), 0, 100, 64, 4)
+    blocks_in_all = len(source._blocks)
+    order = source.order(10, 0)
+    first = order.step(1)
+    assert len(read) <= 2 + 2 + 2 * 4 < blocks_in_all / 3, "the first lines of two files, and a group or two of blocks"
+    assert len({number // blocks.LINES for number in first}) > 1 and first != sorted(first)
+    steps = {step: order.step(step) for step in range(1, 40)}
+    for step in (7, 19, 33):
+        read.clear()
+        again = ClickFolder(str(folder), 0, 100, 64, 4).order(10, 0)
+        again.take(json.loads(json.dumps(order.mark(step * 10))))
+        assert again.step(step + 1) == steps[step + 1] and len(read) <= 2 + 2 + 3 * 4
+        assert [again.step(one) for one in range(step + 1, 40)] == [steps[one] for one in range(step + 1, 40)]
+    other = ClickFolder(str(folder), 0, 100, 64, 5).order(10, 0)
+    other.take(order.mark(70))
+    assert other.step(1) == ClickFolder(str(folder), 0, 100, 64, 5).order(10, 0).step(1), "a mark of another order is none"
+
+
+def test_killed_and_run_again_a_log_that_nobody_counted_goes_on_with_the_same_rows(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clicks, "COUNTED_BYTES", 0)
+    changes: dict[str, Any] = {"data": str(folder), "batch_size": 16, "buckets": 100, "held_out": 10, "block": 64, "mixed_blocks": 4, "deterministic": True}
+    whole, first, again = Watched(), Watched(), Watched()
+    begun(tmp_path / "whole", whole, steps=30, **changes).run()
+    assert whole.event("start")["samples_an_epoch"] is None and whole.lines[1]["epoch"] is None
+    end = [line for line in whole.lines if "event" not in line][-1]
+    assert end["epoch"] > 2, "an epoch was read meanwhile"
+    begun(tmp_path / "parts", first, steps=30, **changes)
+    stops = Watched(lambda step: os.kill(os.getpid(), signal.SIGTERM) if step == 4 else None)
+    begun(tmp_path / "parts", stops, steps=30, **changes).run()
+    begun(tmp_path / "parts", again, steps=30, **changes).run()
+    assert {**stops.losses, **again.losses} == whole.losses and min(again.losses) > 4
 
 
 def test_it_learns_from_a_folder_and_counts_rows_that_are_broken(folder: Path, tmp_path: Path) -> None:
@@ -139,7 +187,7 @@ def test_criteos_logs_are_known_by_their_columns(tmp_path: Path) -> None:
     row = ["1", *["3"] * 12, "", *["68fd1e64"] * 25, ""]
     (tmp_path / "day.tsv").write_text(("\t".join(row) + "\n") * 50)
     source = ClickFolder(str(tmp_path), 5, 1000, 16, 2)
-    batch = source.batch([0, 49])
+    batch = source.batch(source.order(2, 0).step(1))
     assert batch["sparse"].shape == (2, 26) and batch["dense"].shape == (2, 13) and batch["dense"][0, 12] == 0
     with pytest.raises(WrongSettings, match=r"--model two_tower: .* has no fields named user_\* and item_\*"):
         recommender_task.make(replace(SETTINGS, data=str(tmp_path)))
@@ -169,6 +217,15 @@ def test_a_folder_without_anything_to_learn_is_a_sentence(tmp_path: Path, files:
 
 def test_a_file_that_became_shorter_is_named(folder: Path) -> None:
     source = ClickFolder(str(folder), 0, 100, 16, 2)
+    numbers = source.order(205, 0).step(1)
     write(folder / "a.csv", 5)
+    source._blocks._kept.clear()
     with pytest.raises(Broken, match="the file has become shorter"):
-        source.batch([100])
+        source.batch(numbers)
+
+
+def test_a_log_with_other_columns_is_named_when_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clicks, "CHECKED", 1)
+    (folder / "z.csv").write_text("label,item_id\n1,2\n")
+    with pytest.raises(DataFault, match=r"z\.csv has other columns than the first of them: all logs of a folder need the same"):
+        ClickFolder(str(folder), 0, 100, 64, 2)

@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch", reason="the extra `train` is not installed"
 boto3 = pytest.importorskip("boto3")
 server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
 
-from agent.recipes import s3  # noqa: E402
+from agent.recipes import clicks, s3  # noqa: E402
 from agent.recipes.clicks import ClickFolder  # noqa: E402
-from agent.recipes.data import Order, loader  # noqa: E402
+from agent.recipes.data import loader  # noqa: E402
 from agent.recipes.faults import DataFault  # noqa: E402
 from agent.recipes.files import files_of, read  # noqa: E402
 from agent.recipes.s3 import Bucket  # noqa: E402
@@ -90,13 +90,27 @@ def test_workers_fetch_too(bucket: Any) -> None:
     assert torch.equal(loaded.batch["tokens"], plain)
 
 
-def test_click_logs_are_read_block_by_block(bucket: Any, tmp_path: Path) -> None:
-    write(tmp_path / "logs" / "a.csv", 130)
-    bucket.upload_file(str(tmp_path / "logs" / "a.csv"), "sets", "clicks/a.csv")
-    there, here = (ClickFolder(place, 10, 1000, 16, 2) for place in ("s3://sets/clicks/", str(tmp_path / "logs")))
-    numbers = Order(len(there), 20, 0, 16, 2).step(1)
+def test_click_logs_are_streamed_and_the_first_step_needs_but_a_part_of_them(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clicks, "COUNTED_BYTES", 0)
+    monkeypatch.setattr(s3, "SHORT_BYTES", 0)
+    for name in ("a.csv", "b.csv"):
+        write(tmp_path / "logs" / name, 20_000, start=len(name))
+        bucket.upload_file(str(tmp_path / "logs" / name), "sets", f"clicks/{name}")
+    there, here = (ClickFolder(place, 100, 1000, 10_000, 4) for place in ("s3://sets/clicks/", str(tmp_path / "logs")))
+    files = there._files
+    assert isinstance(files, Bucket)
+    order, same = there.order(200, 0), here.order(200, 0)
+    numbers = order.step(1)
+    assert numbers == same.step(1) and there.samples is None
     assert all(torch.equal(value, there.batch(numbers)[name]) for name, value in here.batch(numbers).items())
-    assert there.name(0) == "a.csv line 2"
+    whole = sum(map(files.size, files.names([".csv"])))
+    assert files.fetched_bytes < whole / 3
+    steps = range(2, 200)
+    assert [order.step(step) for step in steps] == [same.step(step) for step in steps]
+    assert there.samples is not None and files.fetched_bytes < 1.6 * whole, "all of it once, and where blocks meet"
+    fetched = files.fetched_bytes
+    again = ClickFolder("s3://sets/clicks/", 100, 1000, 10_000, 4)
+    assert again.order(200, 0).step(150) == same.step(150) and again._files.fetched_bytes == 0 and files.fetched_bytes == fetched  # type: ignore[attr-defined]
 
 
 def test_a_cut_connection_is_taken_up_where_it_broke(bucket: Any, moto_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
