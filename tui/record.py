@@ -22,6 +22,8 @@ from tui.record_file import Change, Chunk, RecordFile
 
 SEGMENT_MS = 60_000
 """A segment begins with everything as it is, and goes on with what changes: so far a jump has to be read."""
+MOST_CHANGES = 30_000
+"""Of a large fleet a segment ends sooner: with so many changes."""
 TICK_MS = 100
 """Moments of samples are kept in these."""
 EARLY_MS = 300
@@ -96,6 +98,7 @@ class Recorder:
         self._heard_ms: dict[Key, int] = {}
         self._next = 0
         self._segment_ms = 0
+        self._changed = 0
         self._changes: list[Change] = []
         self._known: dict[Key, int] = {}
         self._jobs: dict[int, set[str]] = {}
@@ -222,6 +225,7 @@ class Recorder:
 
     def _put(self, key: Key, now_ms: int, change: Any) -> None:
         at = (now_ms - self._segment_ms) // TICK_MS
+        self._changed += bool(change)
         self._records.setdefault(self._numbers[key], []).extend((at, msgspec.Raw(encode(change))))
         self._heard_ms[key] = now_ms
 
@@ -233,13 +237,13 @@ class Recorder:
         heard, self._heard = self._heard, 0
         if records:
             pieces.append(Piece(self._segment_ms, False, list(records.items())))
-        if now_ms - self._segment_ms >= SEGMENT_MS:
+        if now_ms - self._segment_ms >= SEGMENT_MS or self._changed >= MOST_CHANGES:
             pieces.append(Piece(now_ms, True, self._begin(now_ms)))
         return Batch(now_ms, pieces, changes, heard)
 
     def _begin(self, now_ms: int) -> list[Any]:
         """Everything as it is now, and when it was heard; not yet packed: that takes long, and is for another thread."""
-        self._segment_ms = now_ms
+        self._segment_ms, self._changed = now_ms, 0
         self._numbers = {key: number for number, key in enumerate(self._docs)}
         self._next = len(self._numbers)
         return [(number, [(self._heard_ms[key] - now_ms) // TICK_MS, [*key, self._docs[key]]]) for key, number in self._numbers.items()]

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent import wire
 from tests.support.fleets import AT, alert
@@ -59,6 +61,16 @@ def played(stage: Stage) -> dict[float, dict[str, Any]]:
     return known
 
 
+def _played() -> Stage:
+    stage = Stage(None)
+    played(stage)
+    stage.write()
+    return stage
+
+
+PLAYED = _played()
+
+
 def test_each_moment_is_told_as_the_fleet_knew_it_then() -> None:
     stage = Stage(None)
     known = played(stage)
@@ -79,6 +91,44 @@ def test_going_on_from_any_moment_leads_to_the_same_as_jumping() -> None:
         for happened in recording.between(START_MS + round(before * 1000), START_MS + round(after * 1000)):
             apply(fleet, happened, (happened.at_ms - START_MS) / 1000)
         assert told(fleet, after) == known[after], (before, after)
+
+
+@given(st.lists(st.integers(0, 1650), min_size=1, max_size=8))
+@settings(max_examples=15)
+def test_a_moment_is_the_same_whichever_was_looked_at_before(tenths: list[int]) -> None:
+    used = Recording(PLAYED.file)
+    for tenth in tenths:
+        at_ms = START_MS + tenth * 100
+        assert told(used.fleet(at_ms, 9.0), 9.0) == told(Recording(PLAYED.file).fleet(at_ms, 9.0), 9.0), tenth
+        assert used.between(at_ms, at_ms + 7_000) == Recording(PLAYED.file).between(at_ms, at_ms + 7_000)
+
+
+def test_a_moment_goes_on_where_a_recorder_still_writes_within_the_tick_of_what_it_wrote() -> None:
+    stage = Stage(None)
+    stage.connect("gpu-01")
+    recording = stage.recording()
+    for _ in range(4):
+        stage.run(3)
+        stage.seconds += 0.74
+        stage.write()
+        recording.look_again()
+        recording.fleet(recording.ends_ms, 9.0)
+        stage.seconds += 0.01
+        stage.sample("gpu-01", 0.9)
+        stage.write()
+        recording.look_again()
+        fleet = recording.fleet(recording.ends_ms, 9.0)
+        assert fleet["gpu-01"].gpus[0].utilization_ratio == 0.9 and told(fleet, 0)["gpu-01"][-1] == told(stage.fleet, 0)["gpu-01"][-1]
+
+
+def test_a_large_fleet_begins_segments_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.record.MOST_CHANGES", 40)
+    stage = Stage(None)
+    known = played(stage)
+    recording = stage.recording()
+    assert len(recording._streams.segments) > 3
+    for seconds, expected in known.items():
+        assert told(recording.fleet(START_MS + round(seconds * 1000), 5000.0), 5000.0) == expected, seconds
 
 
 def test_before_anything_was_heard_the_nodes_are_connecting() -> None:

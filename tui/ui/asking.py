@@ -94,6 +94,10 @@ class Asking:
             self._seeded.add(name)
             self.start(self._ask_history(name))
 
+    def other_time(self) -> None:
+        """Another moment is shown: what nodes told of before is not what was before it."""
+        self._seeded.clear()
+
     def _lacks(self, name: str) -> Iterable[bool]:
         view = self._fleet[name]
         return (view.past.known(gpu.uuid, HISTORY_SECONDS) < HISTORY_SECONDS - 2 for gpu in view.gpus)

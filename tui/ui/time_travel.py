@@ -300,6 +300,10 @@ class TimeTravel(Navigation):
         shift(fleet, now)
         self.fleet.show(fleet)
         travel.at_ms, travel.clock_at = at_ms, now
+        self.asking.other_time()
+        for screen in self.screen_stack:
+            if isinstance(name := getattr(screen, "node", None), str):
+                self.entered_node(name)
         self._want_money(travel)
         if travel.recording.damage:
             self._say(travel.recording.damage[0])
