@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pricing import ledger_cpu, ledger_schema
-from pricing.errors import LedgerDamaged, LedgerError, LedgerTooNew
+from pricing.errors import LedgerDamaged, LedgerError, LedgerFull, LedgerLocked, LedgerTooNew
 from pricing.ledger_check import Progress, check
 from pricing.ledger_dictionary import Dictionary
-from pricing.ledger_faults import translated
 from pricing.ledger_merge import (
     HOUR_MS,
     STORED_COLUMNS,
@@ -28,8 +27,14 @@ from pricing.ledger_merge import (
     Merger,
     sums_of,
 )
+from pricing.sqlite_faults import Faults
 from pricing.sqlite_file import SqliteFile, identity, upgrade, write_ahead
 from pricing.usage import CPU, WHOLE_SHARE, Interruption, Placed, Usage
+
+_FAULTS = Faults(
+    "ledger", LedgerError, LedgerLocked, LedgerFull, LedgerDamaged,
+    "Restore a copy, or move it away and sync again: agents still keep their newer rows.",
+)  # fmt: skip
 
 
 class Taken(NamedTuple):
@@ -55,7 +60,7 @@ class Gap(NamedTuple):
 class Ledger(SqliteFile):
     """Use `open`; close it, or use it as a context manager. Safe to use from several threads."""
 
-    translated = staticmethod(translated)
+    translated = staticmethod(_FAULTS.translated)
 
     @classmethod
     def open(cls, path: str | Path, *, timeout_seconds: float = 10.0) -> Ledger:
@@ -63,7 +68,7 @@ class Ledger(SqliteFile):
 
         Raises LedgerTooNew, LedgerLocked (busy longer than the timeout), LedgerDamaged, LedgerFull, or LedgerError.
         """
-        with translated(str(path), timeout_seconds):
+        with _FAULTS.translated(str(path), timeout_seconds):
             connection = sqlite3.connect(
                 path, timeout=timeout_seconds, isolation_level=None, check_same_thread=False, cached_statements=64
             )
@@ -77,7 +82,7 @@ class Ledger(SqliteFile):
     @contextlib.contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
         """No transaction, and no other thread: for what SQLite does not do within one."""
-        with self._lock, translated(self.path):
+        with self._lock, _FAULTS.translated(self.path):
             yield self._connection
 
     def cursor(self, node: str, meter: str) -> int:

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from pricing.errors import LedgerDamaged, LedgerError, LedgerFull
 from pricing.ledger import Ledger
-from pricing.ledger_faults import is_full
 from pricing.ledger_state import files, size_bytes
 from pricing.leftovers import sweep
+from pricing.sqlite_faults import is_full
 
 PAGES = 4096
 """As many are copied between two words about progress."""

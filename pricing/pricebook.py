@@ -16,23 +16,28 @@ from pathlib import Path
 
 from pricing import pricebook_schema as schema
 from pricing.calendar import milliseconds
+from pricing.errors import PriceBookDamaged, PriceBookError, PriceBookFull, PriceBookLocked
 from pricing.plausible import Judge
-from pricing.pricebook_faults import translated
 from pricing.pricebook_read import Age, HeldBack, Questions, Refreshed
 from pricing.pricebook_rows import Kept, Key
 from pricing.pricebook_write import Put, PutResult
 from pricing.prices import Price
+from pricing.sqlite_faults import Faults
 from pricing.sqlite_file import SqliteFile, upgrade, write_ahead
 
 __all__ = ["Age", "HeldBack", "Kept", "Key", "PriceBook", "PutResult", "Refreshed", "Shelf"]
 
 TIMEOUT_SECONDS = 10.0
+_FAULTS = Faults(
+    "price book", PriceBookError, PriceBookLocked, PriceBookFull, PriceBookDamaged,
+    "Restore a copy, or move it away and refresh again: until then the prices that ship with the program serve.",
+)  # fmt: skip
 
 
 class PriceBook(SqliteFile, Questions):
     """Use `open`; close it, or use it as a context manager. Safe to use from several threads."""
 
-    translated = staticmethod(translated)
+    translated = staticmethod(_FAULTS.translated)
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         super().__init__(connection, path)
@@ -45,7 +50,7 @@ class PriceBook(SqliteFile, Questions):
         Raises PriceBookTooNew, PriceBookLocked (busy longer than the timeout), PriceBookDamaged, PriceBookFull or
         PriceBookError.
         """
-        with translated(str(path), timeout_seconds):
+        with _FAULTS.translated(str(path), timeout_seconds):
             connection = sqlite3.connect(path, timeout=timeout_seconds, isolation_level=None, check_same_thread=False)
             try:
                 _prepare(connection, str(path), time.monotonic() + timeout_seconds)
@@ -59,7 +64,7 @@ class PriceBook(SqliteFile, Questions):
         """One within another is part of it."""
         with self._lock:
             if self._connection.in_transaction:
-                with translated(self.path):
+                with _FAULTS.translated(self.path):
                     yield self._connection
                 return
             with super()._transaction(begin) as connection:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from pricing.ledger_faults import is_busy
+from pricing.sqlite_faults import is_busy
 
 if TYPE_CHECKING:
     from sqlite_utils.db import Database

@@ -271,7 +271,7 @@ def program() -> str:
 @contextlib.contextmanager
 def faults(path: str) -> Iterator[None]:
     """SQLite's errors as sentences."""
-    from pricing.ledger_faults import is_busy, is_full
+    from pricing.sqlite_faults import is_busy, is_full
 
     try:
         yield
