@@ -130,8 +130,8 @@ class LogSearch:
         last = len(starts) - (0 if buffer.ended or not starts else 1)
         if starts and starts[0] <= self.high <= buffer.end:
             at = bisect_left(starts, self.high)
-            if at < last:
-                upto = starts[last] if last < len(starts) else buffer.end
+            upto = starts[last] if last < len(starts) else buffer.end
+            if at < last and self.high < upto:  # behind the last line of an ended log stands an empty one
                 rows = list(zip(buffer.lines.texts[at:last], starts[at:last], strict=True))
                 self._take(await self._matching(rows))
                 self.high = upto
