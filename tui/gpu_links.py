@@ -6,14 +6,13 @@ Invariant: a reading keeps the moment at which it was taken; one of a GPU that i
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 
 from agent import wire
 
 
-class Links(NamedTuple):
+class Links(msgspec.Struct, frozen=True, gc=False):
     """Bytes per second, and NVLinks; what is not known is None. `at`: when it was read."""
 
     at: datetime

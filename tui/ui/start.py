@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from tui.replay_money import MoneyThen
 
 BYTES_PER_KILOBIT = 125
-GC_ALLOCATIONS = 50_000
-"""Samples hold no cycles, and looking for some among those of 1,000 nodes would cost more than drawing them."""
+GC_ALLOCATIONS, GC_YOUNG = 20_000, 100
+"""Samples hold no cycles, and looking for some among those of 1,000 nodes costs more than drawing them: seldom, and only among
+what is young."""
 
 
 def exit_line(fleet: Fleet, clock: Callable[[], float], seconds: float) -> str:
@@ -78,7 +79,7 @@ def run(
 
 
 def _run(app: RackrateApp) -> int:
-    gc.set_threshold(GC_ALLOCATIONS, 50, 50)
+    gc.set_threshold(GC_ALLOCATIONS, GC_YOUNG, GC_YOUNG)
     app.run(mouse=terminal.mouse_works())
     for sentence in app.unsent():
         print(f"rackrate: {sentence}", file=sys.stderr)
@@ -100,7 +101,7 @@ def run_replay(
 def replay_app(recording: Recording, money: MoneyThen, at_ms: int, speed: int, config: Config, **options: Any) -> RackrateApp:
     """The app at a moment of a recording; `config` is the recorded one."""
     from tui.replay_client import RecordedClient
-    from tui.ui.time_travel import Travel
+    from tui.ui.travel import Travel
 
     fleet = Fleet(silent_seconds=config.silent_seconds)
     for node in config.nodes:
