@@ -6,6 +6,7 @@ Invariant: a trial's last line tells how it ended, with what all its runs took; 
 from __future__ import annotations
 
 import shlex
+import signal
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -24,11 +25,15 @@ _FACTS = ("step", "metric", "node", "on_gpus")
 class Teller(Callback):
     """Of Ray Tune's events; also keeps the money's account of each trial."""
 
-    def __init__(self, plan: Plan, money: Money, journal: Journal) -> None:
-        self._plan, self._money, self._journal = plan, money, journal
+    def __init__(self, plan: Plan, money: Money, journal: Journal, asked: Mapping[str, bool]) -> None:
+        self._plan, self._money, self._journal, self._asked = plan, money, journal, asked
         self._told: dict[str, float] = {}
         self._last: dict[str, Mapping[str, Any]] = {}
         self._open: dict[str, Any] = {}
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        if self._asked:
+            signal.raise_signal(signal.SIGUSR1)  # Ray Tune's own, which listens by now: saves its state and ends
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._open[trial.trial_id] = trial

@@ -40,12 +40,13 @@ class Money:
 
     def __init__(
         self, budget: Decimal | None, rate: Callable[[], Decimal | None], folder: Path, clock: Callable[[], float] = time.monotonic,
-        job: str | None = None,
+        job: str | None = None, began: float | None = None,
     ) -> None:  # fmt: skip
         self.budget, self._rate, self._file, self._clock = budget, rate, folder / FILE, clock
         kept = _kept(self._file)
         self._before, self._seconds_before = Decimal(str(kept.get("usd", "0"))), float(kept.get("seconds", 0.0))
-        self._at, self._sum, self._began = clock(), Decimal(0), clock()
+        self._began = self._at = clock() if began is None else began
+        self._sum = Decimal(0)
         self._done = {int(number): _paid(one) for number, one in kept.get("trials", {}).items()}
         """Trial -> of its runs that are over."""
         self._running: dict[int, Paid] = {}

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,20 +44,24 @@ def run(plan: Plan, work: Path) -> int:
 
 
 class Stop:
-    """The soft stop: noted, and handed on to Ray Tune while that runs."""
+    """The soft stop: noted, and looked at by what can end; whenever it comes, none is lost."""
 
     def __init__(self) -> None:
         self.asked: dict[str, bool] = {}
-        self.tuning = False
-        self.listen()
-
-    def listen(self) -> None:
         signal.signal(signal.SIGTERM, self._note)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Whatever is done to the handler within, a signal that comes meanwhile is noted afterwards."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, self._note)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked["now"] = True
-        if self.tuning:
-            signal.raise_signal(signal.SIGUSR1)  # Ray Tune's own: saves its state and ends
 
 
 def _same(plan: Plan, folder: Path, *, here: bool) -> None:
@@ -84,8 +89,8 @@ class Sweep:
         import ray
 
         logging.getLogger("ray").setLevel(logging.ERROR)
-        ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
-        self._stop.listen()  # Ray has put its own handler there
+        with self._stop.kept():  # Ray puts its own handler there
+            ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
         try:
             self._wait_for_nodes()
             if self._stop.asked:
@@ -116,9 +121,9 @@ class Sweep:
         from agent.recipes import sweep_search
         from agent.recipes.sweep_lines import Teller
 
-        money = Money(self._plan.budget_usd, self._rate, self._folder, job=os.environ.get("RACKRATE_JOB"))
+        money = Money(self._plan.budget_usd, self._rate, self._folder, job=os.environ.get("RACKRATE_JOB"), began=_began())
         sweep_search.MONEY[:] = [money]
-        teller = Teller(self._plan, money, self._journal)
+        teller = Teller(self._plan, money, self._journal, self._stop.asked)
         tuner, resumed = self._tuner(teller)
         rate, total = self._rate(), ray.cluster_resources()
         self._journal.line(
@@ -131,7 +136,7 @@ class Sweep:
             for one in tuner.get_results():
                 if one.error or one.metrics and (one.metrics.get("done") or one.metrics.get("ended")):
                     teller.kept(one)
-        results = list(self._fit(tuner))
+        results = [] if self._stop.asked else list(self._fit(tuner))
         teller.stopped()
         money.keep()
         spent = money.spent()
@@ -145,12 +150,8 @@ class Sweep:
         )  # fmt: skip
 
     def _fit(self, tuner: Any) -> Any:
-        self._stop.tuning = True
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                return tuner.fit()
-        finally:
-            self._stop.tuning = False
+        with contextlib.redirect_stdout(sys.stderr):
+            return tuner.fit()
 
     def _tuner(self, teller: Any) -> tuple[Any, bool]:
         from ray import tune
@@ -173,6 +174,12 @@ class Sweep:
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         )  # fmt: skip
         return tune.Tuner(trainable, tune_config=config, run_config=running), False
+
+
+def _began() -> float:
+    """When this process did, by the clock `monotonic`: the start of Ray costs too."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.monotonic() - max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def _scheduler(plan: Plan) -> Any:

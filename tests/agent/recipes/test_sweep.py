@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from agent.recipes import sweep, sweep_cluster, sweep_plan, sweep_process
+from agent.recipes import sweep, sweep_cluster, sweep_plan, sweep_process, sweep_run
 from agent.recipes.faults import WrongSettings
 from agent.recipes.sweep_money import Money, cost
 from agent.recipes.sweep_plan import Plan, filled, planned
@@ -143,6 +145,30 @@ def test_what_the_job_was_given_is_what_ray_deals_out(tmp_path: Path, monkeypatc
     (tmp_path / "secrets" / "ray-token").write_text("given")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "secrets"))
     assert sweep_cluster._token(tmp_path).read_text() == "given"
+
+
+def test_a_soft_stop_is_kept_until_somebody_can_act_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    monkeypatch.setitem(sys.modules, "ray.tune", SimpleNamespace(Callback=object))
+    monkeypatch.delitem(sys.modules, "agent.recipes.sweep_lines", raising=False)
+    lines = importlib.import_module("agent.recipes.sweep_lines")
+    monkeypatch.delitem(sys.modules, "agent.recipes.sweep_lines")
+    ended: list[int] = []
+    try:
+        signal.signal(signal.SIGUSR1, lambda number, frame: ended.append(number))  # as Ray Tune does, once it can end
+        stop = sweep_run.Stop()
+        teller = lines.Teller(plan(), None, None, stop.asked)
+        with stop.kept():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as `ray.init` does, with its own
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+            teller.on_step_begin(1, [])
+            assert not stop.asked and not ended
+        assert stop.asked
+        teller.on_step_begin(2, [])
+        assert ended == [signal.SIGUSR1]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_without_ray_or_with_a_plan_that_is_none_there_is_one_sentence(
