@@ -64,13 +64,14 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `rackrate run`."""
     checkpoint_dir: str | None
 
-    def plan(self, nodes: int) -> str:
+    def plan(self, nodes: int, reserve_seconds: float = 0.0) -> str:
         """What the driver reads (agent/recipes/sweep_plan.py)."""
         return json.dumps({
             "name": self.name, "metric": self.metric, "mode": self.mode, "trials": self.trials, "at_once": self.at_once,
             "cpus": float(self.cpus), "gpus": _plain(self.gpus), "nodes": nodes, "search": self.search,
             "scheduler": self.scheduler, "grace": self.grace, "reduction": self.reduction, "max_steps": self.max_steps,
-            "budget": None if self.budget is None else str(self.budget), "seed": self.seed, "space": self.space,
+            "budget": None if self.budget is None else str(self.budget), "reserve_seconds": reserve_seconds, "seed": self.seed,
+            "space": self.space,
             "command": self.command, "train": self.train,
         })  # fmt: skip
 

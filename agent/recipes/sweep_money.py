@@ -40,11 +40,12 @@ class Money:
 
     def __init__(
         self, budget: Decimal | None, rate: Callable[[], Decimal | None], folder: Path, clock: Callable[[], float] = time.monotonic,
-        job: str | None = None, began: float | None = None,
+        reserve_seconds: float = 0.0, job: str | None = None, began: float | None = None,
     ) -> None:  # fmt: skip
         self.budget, self._rate, self._file, self._clock = budget, rate, folder / FILE, clock
         kept = _kept(self._file)
         self._before, self._seconds_before = Decimal(str(kept.get("usd", "0"))), float(kept.get("seconds", 0.0))
+        self._reserve = Decimal(str(reserve_seconds))
         self._began = self._at = clock() if began is None else began
         self._sum = Decimal(0)
         self._done = {int(number): _paid(one) for number, one in kept.get("trials", {}).items()}
@@ -91,21 +92,18 @@ class Money:
         self.keep()
         return paid
 
-    def expected(self) -> Decimal | None:
-        """Of a trial: the mean of those that ended."""
-        known = [usd for trial in self._ended if (usd := self._done[trial].usd) is not None]
-        return sum(known, Decimal(0)) / len(known) if known else None
+    def expected(self) -> float | None:
+        """Seconds of a trial: the mean of those that ended."""
+        known = [self._done[trial].seconds for trial in self._ended]
+        return sum(known) / len(known) if known else None
 
     def may_start(self) -> bool:
-        """Whether another trial fits, with what the running ones may still cost."""
-        spent = self.spent()
-        if self.budget is None or spent is None:
+        """Whether another trial fits: all nodes are paid until it ends, also for GPUs that wait by then."""
+        spent, rate = self.spent(), self._rate()
+        if self.budget is None or spent is None or rate is None:
             return True
-        expected = self.expected()
-        if expected is None:
-            return spent < self.budget
-        still = sum((max(Decimal(0), expected - (self.paid(one).usd or 0)) for one in self._running), Decimal(0))
-        return spent + still + expected <= self.budget
+        limit = self.budget - min(rate * self._reserve / _HOUR, self.budget / 2)
+        return spent < limit and spent + rate * Decimal(str(self.expected() or 0.0)) / _HOUR <= limit
 
     def keep(self) -> None:
         """For a start after a stop."""

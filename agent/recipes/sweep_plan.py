@@ -19,7 +19,7 @@ from typing import Any
 from agent.recipes.faults import WrongSettings
 
 FILE = "sweep.json"
-MAY_CHANGE = ("budget", "at_once", "nodes")
+MAY_CHANGE = ("budget", "reserve_seconds", "at_once", "nodes")
 """Of a sweep that goes on."""
 
 
@@ -43,6 +43,8 @@ class Plan:
     max_steps: int | None
     """Of a trial; None: not known, and nothing is stopped early."""
     budget: str | None
+    reserve_seconds: float
+    """So long before the budget's end the job is told to stop: trials that would still run then are not worth their start."""
     seed: int
     space: Mapping[str, Mapping[str, Sequence[Any]]]
     """Key -> {kind: values}."""

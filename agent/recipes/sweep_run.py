@@ -121,7 +121,10 @@ class Sweep:
         from agent.recipes import sweep_search
         from agent.recipes.sweep_lines import Teller
 
-        money = Money(self._plan.budget_usd, self._rate, self._folder, job=os.environ.get("RACKRATE_JOB"), began=_began())
+        money = Money(
+            self._plan.budget_usd, self._rate, self._folder, reserve_seconds=self._plan.reserve_seconds,
+            job=os.environ.get("RACKRATE_JOB"), began=_began(),
+        )  # fmt: skip
         sweep_search.MONEY[:] = [money]
         teller = Teller(self._plan, money, self._journal, self._stop.asked)
         tuner, resumed = self._tuner(teller)

@@ -143,7 +143,7 @@ def _program(path: Path, asked: Sweep, wanted: Wanted) -> Iterator[Packed]:
                 raise WrongUsage(f"{path}: [job] `workdir`: {wanted.folder} has an `agent` of its own, where the sweep's program goes.")
             shutil.copytree(wanted.folder, root, symlinks=True)
             shutil.copytree(folder / "agent", root / "agent")
-        (root / FILE).write_text(asked.plan(wanted.nodes), "utf-8")
+        (root / FILE).write_text(asked.plan(wanted.nodes, wanted.spec.grace_seconds), "utf-8")
         with _packed(root, "the sweep's program: ") as packed:
             yield packed
 

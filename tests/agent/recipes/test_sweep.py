@@ -28,7 +28,8 @@ SPACE: dict[str, dict[str, list[Any]]] = {
 }  # fmt: skip
 RAW: dict[str, Any] = {
     "name": "toy", "metric": "loss", "mode": "min", "trials": 12, "at_once": 2, "cpus": 1.0, "gpus": 0, "nodes": 1,
-    "search": "random", "scheduler": "asha", "grace": 2, "reduction": 2.0, "max_steps": 8, "budget": None, "seed": 3,
+    "search": "random", "scheduler": "asha", "grace": 2, "reduction": 2.0, "max_steps": 8, "budget": None,
+    "reserve_seconds": 0.0, "seed": 3,
     "space": SPACE, "command": ("{python}", "toy.py", "{rate}"), "train": (),
 }  # fmt: skip
 
@@ -56,14 +57,14 @@ def test_money_is_counted_over_stops_and_no_trial_starts_that_would_go_beyond(tm
     assert money.may_start() and money.expected() is None
     money.runs(1, 10.0, cost("36", 10.0))
     now[0] = 10
-    assert money.over(1, ended=True) == (10.0, Decimal("0.1")) and money.expected() == Decimal("0.1")
+    assert money.over(1, ended=True) == (10.0, Decimal("0.1")) and money.expected() == 10.0
     assert money.may_start()
     money.runs(2, 4.0, Decimal("0.04"))
     money.over(2, ended=False)
     now[0] = 20
     money.keep()
     again = Money(Decimal("0.50"), lambda: rate, tmp_path, clock)
-    assert (again.spent(), again.seconds, again.expected()) == (Decimal("0.2"), 20.0, Decimal("0.1"))
+    assert (again.spent(), again.seconds, again.expected()) == (Decimal("0.2"), 20.0, 10.0)
     again.runs(2, 1.0, Decimal("0.01"))
     assert again.paid(2) == (5.0, Decimal("0.05")) and again.earlier(2) is None
     other = Money(Decimal("0.50"), lambda: rate, tmp_path, clock, job="j2")
@@ -71,8 +72,11 @@ def test_money_is_counted_over_stops_and_no_trial_starts_that_would_go_beyond(tm
     other.keep()
     assert (other.paid(2).usd, other.earlier(2), other.earlier(3)) == (Decimal("0.05"), Decimal("0.04"), None)
     assert Money(None, lambda: rate, tmp_path, clock, job="j2").earlier(2) == Decimal("0.04")
-    now[0] = 45  # 45 cents: what runs may cost 5 more, another trial 10
-    assert not again.may_start()
+    now[0] = 40  # 40 cents: until another trial ends, 10 more
+    assert again.may_start() and Money(Decimal("0.50"), lambda: rate, tmp_path, clock, job="j2").may_start()
+    assert not Money(Decimal("0.50"), lambda: rate, tmp_path, clock, reserve_seconds=25.1).may_start()
+    now[0] = 40.1
+    assert not again.may_start(), "its part of the node is less, but the node is paid"
     assert Money(None, lambda: rate, tmp_path, clock).may_start()
     unpriced = Money(Decimal(1), lambda: None, tmp_path / "..", clock)
     assert unpriced.spent() is None and unpriced.may_start() and cost(None, 5) is None
