@@ -6,6 +6,7 @@ Invariant: a price book that cannot be used takes nothing away; the prices that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ BOOK = "prices.db"
 SHIPPED = "shipped-prices"
 
 
-def overlaid(path: Path | None, complain: Callable[[str], None] = lambda sentence: None) -> Catalog:
-    """The catalog over the price book at `path`, as far as there is one."""
+def overlaid(path: Path | None, complain: Callable[[str], None] = lambda sentence: None, as_of: datetime | None = None) -> Catalog:
+    """The catalog over the price book at `path`, as far as there is one; `as_of`: with the prices in force then."""
     shipped = _shipped(path)
     if path is None or not path.is_file():
         return shipped
@@ -25,10 +26,24 @@ def overlaid(path: Path | None, complain: Callable[[str], None] = lambda sentenc
     from pricing.pricebook import Shelf
 
     try:
-        return shipped.with_book(Shelf(path))
+        return shipped.with_book(Shelf(path), as_of)
     except PriceBookError as fault:
         complain(f"{fault} Until then the prices that ship with the program count.")
         return shipped
+
+
+def changed_after(path: Path | None, at: datetime) -> bool:
+    """Whether the price book has seen prices since."""
+    if path is None or not path.is_file():
+        return False
+    from pricing.errors import PriceBookError
+    from pricing.pricebook import Shelf
+
+    try:
+        newest = Shelf(path).newest()
+    except PriceBookError:
+        return False
+    return newest is not None and newest > at
 
 
 def _shipped(path: Path | None) -> Catalog:

@@ -6,7 +6,7 @@ dropped. No I/O and no clock. The sentences are those of `tui.watch`.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -67,6 +67,15 @@ class EventLog:
         self._drains: dict[str, wire.Drain | None] = {}
         self._budgets: dict[str, wire.Alert] = {}
         self._looked: tuple[float, datetime] | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of the newest that was noted."""
+        return self._count
+
+    def until(self, at: datetime) -> Iterator[Event]:
+        """What had happened by a moment, the newest first."""
+        return reversed(self._events[: bisect_right(self._events, at, key=lambda event: event.at)])
 
     def __len__(self) -> int:
         return len(self._events)

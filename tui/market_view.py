@@ -68,12 +68,11 @@ class Market(NamedTuple):
 def read_market(files: MoneyFiles, today: date) -> Market:
     """The catalog over the price book."""
     from pricing.catalog import Catalog
-    from tui.catalogs import overlaid
     from tui.offers import age_days, instance_of
 
     shipped = Catalog.embedded()
     rows: dict[str, MarketRow] = {}
-    for offer in overlaid(files.prices).offers():
+    for offer in files.catalog().offers():
         texts = {key: OFFER_WORDS.texts(offer, key, 0.0) for key in OFFER_WORDS.text_keys}
         each, price = shipped.per_gpu(offer), offer.price
         where = (offer.cloud, offer.region or "", offer.zone or "")
@@ -141,14 +140,13 @@ class History(NamedTuple):
 def read_history(files: MoneyFiles, row: MarketRow, days: int, now: datetime) -> History:
     """As `rackrate prices history TYPE --cloud --region --buy` finds it. PricingError."""
     from pricing.pricebook import PriceBook
-    from tui.catalogs import overlaid
     from tui.price_history import find_series
 
     offer, start = row.offer, now - timedelta(days=days)
     asked = argparse.Namespace(
         type=offer.instance_type, cloud=offer.cloud, region=offer.region, zone=offer.zone, buy=offer.purchase
     )
-    catalog = overlaid(files.prices)
+    catalog = files.catalog()
     if files.prices is None or not files.prices.is_file():
         return History(row, tuple(find_series(None, catalog, asked, start, now)), start, now)
     with PriceBook.open(files.prices) as book:

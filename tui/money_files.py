@@ -5,10 +5,12 @@ Invariant: the same files give the same figures, whoever asks; nothing is opened
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from pricing.catalog import Catalog
     from pricing.rates import Pricing
     from tui.config import BudgetConfig
 
@@ -24,6 +26,8 @@ class MoneyFiles(NamedTuple):
     budgets: tuple[BudgetConfig, ...] = ()
     timezone: str = "UTC"
     """IANA name of the zone of calendar days."""
+    as_of: datetime | None = None
+    """The prices are those that were in force then; None: the newest."""
 
     @property
     def has_ledger(self) -> bool:
@@ -31,15 +35,27 @@ class MoneyFiles(NamedTuple):
 
     def pricing(self) -> Pricing:
         """Catalog, history and terms, in US dollars. PricingError where a file is wrong."""
-        return pricing_at(self.prices, self.terms)
+        return pricing_at(self.prices, self.terms, self.as_of)
+
+    def catalog(self) -> Catalog:
+        """The prices alone."""
+        from tui.catalogs import overlaid
+
+        return overlaid(self.prices, as_of=self.as_of)
+
+    def at(self, moment: datetime) -> MoneyFiles:
+        """The same with the prices of a moment, where others have come since."""
+        from tui.catalogs import changed_after
+
+        return self._replace(as_of=moment if changed_after(self.prices, moment) else None)
 
 
-def pricing_at(prices: Path | None, terms: Path | None) -> Pricing:
+def pricing_at(prices: Path | None, terms: Path | None, as_of: datetime | None = None) -> Pricing:
     """The catalog over the price book, under the user's terms."""
     from pricing.rates import Pricing
     from pricing.terms import Terms, load
     from tui.catalogs import overlaid
 
-    catalog = overlaid(prices)
+    catalog = overlaid(prices, as_of=as_of)
     agreed = load(terms, must_exist=False) if terms is not None else Terms()
     return Pricing(catalog, terms=agreed, book=catalog.history)

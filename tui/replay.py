@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ from tui.errors import Failed
 from tui.fleet import LOST_SECONDS, Fleet
 from tui.past import POINTS
 from tui.record import SEGMENT_MS, Key
-from tui.record_codec import Doc, unpack
+from tui.record_codec import WORDS, Doc, unpack
 from tui.record_file import RecordFile, faults
 from tui.replay_events import Happened, apply, decoded, over
 from tui.replay_past import PastRows
@@ -36,6 +36,8 @@ FINE_SECONDS = 900
 """Of longer histories only the beginnings of segments are read."""
 MOST_COARSE = 720
 """Of so many segments."""
+MOST_ALERTS = 10_000
+_TAKEN_AT = WORDS.index("taken_at")
 
 
 class Node(NamedTuple):
@@ -191,14 +193,16 @@ class Recording:
 
     # -- from a moment to the next --------------------------------------------------------------------------------------
 
-    def between(self, from_ms: int, until_ms: int) -> list[Happened]:
-        """What happened after `from_ms` and up to `until_ms`, in its order."""
+    def between(self, from_ms: int, until_ms: int, matters: Callable[[Key, Doc], bool] = lambda key, doc: True) -> list[Happened]:
+        """What happened after `from_ms` and up to `until_ms`, in its order. Of samples that do not matter only their time."""
         happened: list[Happened] = []
 
         def watch(key: Key, heard_ms: int, doc: Doc | None) -> None:
             node = self._nodes.get(key[0])
             if node is not None and doc is None:
                 happened.append(Happened(heard_ms, node.name, None, key[2]))
+            elif node is not None and doc is not None and key[1] == "sample" and not matters(key, doc):
+                happened.append(Happened(heard_ms, node.name, _EPOCH + timedelta(milliseconds=doc[_TAKEN_AT])))
             elif doc is not None and (one := self._of_document(key, heard_ms, doc)) is not None:
                 happened.append(one)
 
@@ -218,6 +222,22 @@ class Recording:
         if kind == "job":
             return Happened(at_ms, node.name, None, key)
         return Happened(at_ms, node.name, over(node.name, kind, key, _EPOCH + timedelta(milliseconds=at_ms)))
+
+    def ended_alerts(self, until_ms: int) -> dict[str, list[wire.Alert]]:
+        """Of each node what was over by a moment, in its session; the newest of them."""
+        rows = self.file.rows(
+            "SELECT node_id, 'alert', key, at_ms, body FROM events WHERE kind = 'alert' AND at_ms >= ? AND at_ms <= ? ORDER BY at_ms DESC LIMIT ?",
+            (self.session(until_ms)[0], until_ms, MOST_ALERTS),
+        )  # fmt: skip
+        standing: dict[tuple[int, str], wire.Alert] = {}
+        over: dict[str, list[wire.Alert]] = {}
+        for ident, kind, key, at_ms, body in reversed(rows):
+            if body is not None and (one := self._happened(ident, kind, key, at_ms, body)) and isinstance(one.event, wire.AlertEvent):
+                standing[ident, key] = one.event.alert
+            elif (began := standing.pop((ident, key), None)) is not None:
+                ended = msgspec.structs.replace(began, ended_at=_EPOCH + timedelta(milliseconds=at_ms))
+                over.setdefault(self._nodes[ident].name, []).append(ended)
+        return over
 
     # -- a node's readings over time ----------------------------------------------------------------------------------------
 

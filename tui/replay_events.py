@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agent import wire
-from tui.fleet import Fleet
+from tui.fleet import Fleet, NodeView
 
 
 class Happened(NamedTuple):
@@ -19,8 +19,8 @@ class Happened(NamedTuple):
 
     at_ms: int
     node: str
-    event: wire.Event | str | None
-    """A text: the connection broke with it."""
+    event: wire.Event | str | datetime | None
+    """A text: the connection broke with it; a time: a sample of then, of which nothing matters but that it was heard."""
     gone: str = ""
     """The id of a job that is no more."""
 
@@ -30,12 +30,23 @@ def apply(fleet: Fleet, happened: Happened, now: float) -> set[str]:
     name, event = happened.node, happened.event
     if isinstance(event, str):
         return fleet.failed(name, event)
+    if isinstance(event, datetime):
+        return _heard(fleet[name], event, now)
     if event is not None:
         return fleet.apply(name, event, now)
     view = fleet[name]
     left = tuple(one.job for one in view.jobs if one.job.id != happened.gone and one.job.state != "ended")
     fleet.seed_jobs(name, wire.JobList(node=name, jobs=left, problem=view.jobs.problem), now)
     return {name}
+
+
+def _heard(view: NodeView, taken_at: datetime, now: float) -> set[str]:
+    """Its newest sample is as old as this one; the rest of it stays as it was."""
+    if view.sample is None:
+        return set()
+    view.sample = msgspec.structs.replace(view.sample, taken_at=taken_at)
+    view.heard_at, view.connected, view.error = now, True, None
+    return {view.name}
 
 
 def shift(fleet: Fleet, seconds: float) -> None:

@@ -148,8 +148,9 @@ class Streams:
                 if index > state.chunk and chunks[index - 1].until_ms - TICK_MS > until_ms:
                     break
                 after_ms = state.at_ms if index == state.chunk else -(1 << 62)
+                told = watch if index else None  # a segment begins with what was there already
                 for number, raw in chunks[index].frames:
-                    _apply(state, number, _decode(raw), after_ms, until_ms, watch)
+                    _apply(state, number, _decode(raw), after_ms, until_ms, told)
                 state.chunk, state.at_ms = index, min(until_ms, chunks[index].until_ms)
                 if chunks[index].until_ms <= until_ms and (index % MARK_CHUNKS == 0 or _is_last(chunks, index, until_ms)):
                     self._keep(state, index)
@@ -204,9 +205,6 @@ def _apply(state: State, number: int, pieces: list[Any], after_ms: int, until_ms
             continue
         if type(change) is list:
             key, doc = (change[0], change[1], change[2]), change[3]
-            if watch is not None and moment_ms <= segment:
-                docs[number] = (key, moment_ms, doc)
-                continue
         elif change is None:
             gone = docs.pop(number)
             if watch is not None:

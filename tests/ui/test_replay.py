@@ -141,6 +141,21 @@ async def test_the_money_of_a_replay_is_that_of_its_time(tmp_path: Path) -> None
         assert app.files.ledger is not None and app.files.ledger != tmp_path / "ledger.db"
 
 
+async def test_the_events_of_a_replay_are_those_up_to_its_moment(tmp_path: Path) -> None:
+    made = stage(tmp_path)
+    async with replaying(made, (120, 30)) as (app, pilot, _):
+        await press(pilot, "E")
+        await there(app, pilot, lambda: app._told is not None)
+        assert "train-1" not in text(app) and "gpu_idle" not in text(app) and "REPLAY" in text(app)
+        await press(pilot, "greater_than_sign")
+        await there(app, pilot, lambda: app._told is not None and app._told.at_ms == START_MS + 90_000)
+        assert "train-1" in text(app) and "told from Nov 30 15:05:10 on" in text(app)
+        assert {row.event.kind for row in app.screen.table.rows()} >= {"alert", "job"}  # type: ignore[attr-defined]
+        await press(pilot, "less_than_sign")
+        await there(app, pilot, lambda: app._told is not None and app._told.at_ms == START_MS + 30_000)
+        assert "train-1" not in text(app), "what had not happened by then is not shown"
+
+
 async def test_each_screen_says_in_words_that_it_is_a_replay_at_every_size(tmp_path: Path) -> None:
     made = stage(tmp_path)
     for size in SIZES:
@@ -215,6 +230,45 @@ def _at(made: Stage) -> Any:
     from tests.support.fleets import AT
 
     return AT + timedelta(seconds=made.seconds)
+
+
+async def test_behind_live_prices_are_those_of_then_and_events_those_up_to_then(tmp_path: Path) -> None:
+    from datetime import timedelta
+    from decimal import Decimal
+
+    from pricing.pricebook import PriceBook
+    from pricing.prices import Price
+    from tests.support.fleets import AT
+    from tui.catalogs import overlaid
+
+    path, later = tmp_path / "prices.db", AT + timedelta(seconds=20)
+    with PriceBook.open(path) as book:
+        for since, amount in ((AT - timedelta(days=3), "20"), (later, "25")):
+            book.put([Price("aws", "us-east-1", None, "p4d.24xlarge", "on_demand", Decimal(amount), "USD", "instance_hour", since, since, "made up")], since)
+    made, clock = Stage(None), Clock(0.0)
+    app, _ = make_app(made.fleet, clock, prices_path=path)
+    app.live_now = lambda: _at(made)
+    app.renew_prices = lambda: None  # type: ignore[method-assign]
+    async with running(app, (120, 30)) as pilot:
+        app.fleet.set_catalog(overlaid(path))
+        await live_app(made, pilot, app)
+        clock.at = made.seconds
+        app.tick()
+        assert app.fleet["gpu-01"].usd_per_hour == 25
+        events = len(app.events)
+        await press(pilot, "at", *"-18s", "enter")
+        await there(app, pilot, lambda: app.travel is not None and app.travel.money_ms == app.travel.at_ms)
+        assert app.fleet["gpu-01"].usd_per_hour == 20 and "$20.00" in line_with(app, "gpu-01")
+        assert app.files.as_of is not None and app.files.catalog().offers(cloud="aws", instance_type="p4d.24xlarge", region="us-east-1")
+        await press(pilot, "E")
+        assert all(event.at <= app.now() for event in app.shown_events().events)
+        assert app._parked is not None
+        app._parked.apply("gpu-01", wire.AlertEvent(alert=alert("gpu-01", since=_at(made), fired_at=_at(made))), made.seconds)
+        await tick(app, pilot, clock, 5)
+        assert "gpu_idle" not in text(app) and len(app.events) > events, "live is noted meanwhile"
+        await press(pilot, "L")
+        await there(app, pilot)
+        assert app.fleet["gpu-01"].usd_per_hour == 25 and app.files.as_of is None and "gpu_idle" in text(app)
 
 
 async def test_a_large_fleet_is_kept_less_often_and_never_more_than_the_bound(monkeypatch: Any) -> None:

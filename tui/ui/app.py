@@ -37,7 +37,8 @@ from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
 from tui.ui.theme import ANSI, DARK, NAMES, THEMES
-from tui.ui.time_travel import IN_REPLAY, TimeTravel, Travel
+from tui.ui.time_travel import IN_REPLAY, TimeTravel
+from tui.ui.travel import Travel
 from tui.ui.typed_early import TypedEarly
 from tui.ui.widgets import plot
 from tui.ui.widgets.status import Footer
@@ -163,8 +164,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         if self.live is not None:
             self.live.take_changed()
         self.travel_tick()
-        if self.travel is None:
-            self.note_events()
+        self.note_events()
         if self.screen_stack and self.governor.may_refresh():  # none while the app is being taken down
             plot.put_in_force(self.governor.plots)
             self.redraw()

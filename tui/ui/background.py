@@ -98,7 +98,7 @@ class Background(Commands):
 
         self.catalog_version += 1
         if event.catalog is not None:
-            self.fleet.set_catalog(event.catalog)
+            self.take_catalog(event.catalog)
         if event.error:
             self.notify(event.error, severity="warning")
         if self._client_for is not None and self.live is None:
@@ -109,6 +109,10 @@ class Background(Commands):
 
     def keep_past(self, nodes: Sequence[NodeConfig]) -> None:
         """Keeps the last minutes from now on."""
+        raise NotImplementedError
+
+    def take_catalog(self, catalog: Catalog) -> None:
+        """The newest prices have been read."""
         raise NotImplementedError
 
     def keep_live_costs(self, costs: Costs) -> bool:

@@ -7,7 +7,7 @@ node can be changed meanwhile; the loop never waits for a file; live streams go 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,57 +16,28 @@ from textual.app import ScreenStackError
 
 from tui.errors import RackrateError
 from tui.fleet import Fleet
-from tui.money_files import MoneyFiles
 from tui.replay_time import milliseconds, moment, moment_of
 from tui.ui import actions
-from tui.ui.navigation import Navigation
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
+from tui.ui.travel import Travel, TravelMoney
 
 if TYPE_CHECKING:
     from agent.client import AgentClient
-    from pricing.catalog import Catalog
     from tui.config import NodeConfig
     from tui.live import Live
     from tui.replay import Recording
     from tui.replay_client import RecordedClient
-    from tui.replay_money import MoneyThen
     from tui.ui.time_buffer import TimeBuffer
 
 SPEEDS = (0, 1, 10, 60)
-MONEY_SECONDS = 5.0
-"""While time runs its money is read this often."""
 MOST_APPLIED_MS = 1500
 """A longer stretch is not gone through event by event."""
 BEHIND = "what is shown is behind live; L returns"
 IN_REPLAY = "this is a recording"
 
 
-class Travel:
-    """Where in a recording the app is. `money` None: the ledger and the prices of the live app, up to the moment."""
-
-    def __init__(self, recording: Recording, at_ms: int, speed: int, money: MoneyThen | None = None, *, keeps_files: bool = True) -> None:
-        self.recording = recording
-        self.at_ms = float(at_ms)
-        self.speed = speed
-        self.money = money
-        self.keeps_files = keeps_files
-        """It is a replay; otherwise the app is behind live."""
-        self.clock_at: float | None = None
-        self.wish_ms: float | None = None
-        """Where it shall go; None: it is there."""
-        self.busy = False
-        self.money_ms: float | None = None
-        self.money_read_at = float("-inf")
-        self.money_busy = False
-
-    @property
-    def word(self) -> str:
-        """What the header calls it."""
-        return "REPLAY" if self.keeps_files else "BEHIND LIVE"
-
-
-class TimeTravel(Navigation):
+class TimeTravel(TravelMoney):
     """`live_now` is UTC; what screens ask is `now`. The other attributes are the app's."""
 
     live_now: Callable[[], datetime]
@@ -74,9 +45,7 @@ class TimeTravel(Navigation):
     live: Live | None
     costs: Costs
     _client_for: Callable[[NodeConfig], AgentClient] | None
-    travel: Travel | None = None
     buffer: TimeBuffer | None = None
-    _parked: Fleet | None = None
     _live_costs: Costs = Costs()
 
     def time_text(self, at: datetime) -> str:
@@ -203,6 +172,7 @@ class TimeTravel(Navigation):
             self.live.fleet = self._parked
         self._live_costs = self.costs
         travel = self.travel = Travel(recording, recording.ends_ms, 0, keeps_files=False)
+        travel.live_files = self.files
         self.asking.speak_to(lambda node: self.recorded(node.name, travel))  # type: ignore[arg-type, return-value]
         actions.hold(BEHIND)
         if place is not None:
@@ -224,7 +194,8 @@ class TimeTravel(Navigation):
         return self.travel is not None
 
     def _return(self) -> None:
-        assert self._parked is not None
+        assert self._parked is not None and self.travel is not None
+        self.files = self.travel.live_files or self.files
         self.travel = None
         actions.hold("")
         self.fleet.show(self._parked)
@@ -264,9 +235,6 @@ class TimeTravel(Navigation):
         if not travel.busy:
             self._start(self._build(travel))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self.asking.start(work)
-
     async def _build(self, travel: Travel) -> None:
         """Until it is where it shall be; a wish that comes meanwhile is answered next."""
         travel.busy = True
@@ -286,9 +254,6 @@ class TimeTravel(Navigation):
             return travel.recording.fleet(at_ms, 0.0, self._catalog_of(travel, at_ms)), None
         except Exception as error:  # noqa: BLE001 - whatever is in a file, the app goes on
             return None, str(error) or type(error).__name__
-
-    def _catalog_of(self, travel: Travel, at_ms: int) -> Catalog | None:
-        return self.fleet.catalog if travel.money is None else travel.money.catalog(at_ms)
 
     def _arrived(self, travel: Travel, at_ms: float, fleet: Fleet | None, error: str | None) -> None:
         if fleet is None:
@@ -353,47 +318,6 @@ class TimeTravel(Navigation):
         travel.at_ms = at_ms
         self._want_money(travel)
         self.redraw()
-
-    # -- its money -----------------------------------------------------------------------------------------------------------
-
-    def _want_money(self, travel: Travel) -> None:
-        """At once after a jump; while time runs now and then."""
-        rested = self.clock() - travel.money_read_at >= MONEY_SECONDS
-        if travel.money_ms == travel.at_ms or travel.money_busy or (travel.speed and not rested):
-            return
-        self._start(self._read_money(travel))
-
-    async def _read_money(self, travel: Travel) -> None:
-        travel.money_busy, travel.money_read_at = True, self.clock()
-        at_ms = travel.at_ms
-        files, costs, catalog, error = await asyncio.to_thread(self._money_of, travel, int(at_ms))
-        travel.money_busy, travel.money_ms = False, at_ms
-        if self.travel is not travel:
-            return
-        if files is not None and costs is not None:
-            if travel.money is not None:
-                self.files = files
-            self.costs = costs
-            if catalog is not None and catalog is not self.fleet.catalog:
-                self.fleet.set_catalog(catalog)
-            self._money_changed()
-        elif error:
-            self._say(f"The money of this moment cannot be read: {error}")
-        self._want_money(travel)
-        self.redraw()
-
-    def _money_of(self, travel: Travel, at_ms: int) -> tuple[MoneyFiles | None, Costs | None, Catalog | None, str | None]:
-        from tui.ui.ledger import costs_at
-
-        try:
-            files = self.files if travel.money is None else travel.money.go_to(at_ms)
-            return files, costs_at(files, moment(at_ms)), self._catalog_of(travel, at_ms), None
-        except Exception as error:  # noqa: BLE001 - the fleet is worth seeing without its money
-            return None, None, None, str(error) or type(error).__name__
-
-    def _money_changed(self) -> None:
-        self.ledger_version += 1
-        self.catalog_version += 1
 
     async def end_travel(self) -> None:
         """The app ends."""

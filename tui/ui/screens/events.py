@@ -43,7 +43,7 @@ class EventsScreen(TableScreen):
     def compose(self) -> ComposeResult:
         app = self.rackrate
         yield Header()
-        yield EventsTable(app.events, app.clock, app.now, app.zone)
+        yield EventsTable(app.shown_events, app.clock, app.now, app.zone)
         yield RaisedLines(id="whole")
         yield FilterBar(EVENT_WORDS, EXAMPLE)
         yield StatusLine(app.clock)
@@ -61,7 +61,9 @@ class EventsScreen(TableScreen):
 
     def draw(self) -> None:
         self.show_header()
-        self.table.explain(NO_MATCH if len(self.rackrate.events) else NOTHING)
+        shown = self.rackrate.shown_events()
+        reading: tuple[Line, ...] = (((f"  {shown.note}", "dim"),),)
+        self.table.explain(NO_MATCH if any(True for _ in shown.events) else reading if shown.version is None else NOTHING)
         self.table.update(self.rackrate.clock())
         self.show_status()
         self._show_whole()
@@ -85,6 +87,11 @@ class EventsScreen(TableScreen):
         if bad:
             parts.insert(1, ((f"✗ {bad} bad", "lost"),))
         return tuple(parts)
+
+    def aside(self) -> Line:
+        """Since when they are told, where that is not the beginning."""
+        note = self.rackrate.shown_events().note
+        return ((note, "dim"),) if note else ()
 
     def action_open(self) -> None:
         row, app = self.table.chosen, self.rackrate

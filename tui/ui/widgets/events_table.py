@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from tui import format as fmt
 from tui.columns import Column
-from tui.events import Event, EventLog, EventLook
+from tui.events import Event, EventLook
 from tui.ui.lines import Line, fitted
 from tui.ui.widgets.arranged_table import ArrangedTable
+
+if TYPE_CHECKING:
+    from tui.ui.happenings import Shown
 
 EVENT_COLUMNS: tuple[Column, ...] = (
     Column(id="when", title="WHEN", width=12, priority=3, sort_key="1", descending=True,
@@ -34,14 +38,16 @@ _STYLES = {"good": "accent", "warning": "idle", "bad": "lost", "": "text"}
 class EventsTable(ArrangedTable):
     """`zone` is the reader's."""
 
-    def __init__(self, log: EventLog, clock: Callable[[], float], now: Callable[[], datetime], zone: tzinfo) -> None:
+    def __init__(self, shown: Callable[[], Shown], clock: Callable[[], float], now: Callable[[], datetime], zone: tzinfo) -> None:
         super().__init__(EVENT_COLUMNS, "when", clock, id="events")
         self._descending = True
-        self._log = log
+        self._shown_events = shown
         self._now = now
         self._zone = zone
         self._by_key: dict[str, EventLook] = {}
-        self._version = -1
+        self._version: Hashable = -1
+        self._of_another = False
+        """What stands in it is of another time than now."""
 
     def _layout(self) -> None:
         """What happened takes all the room that is left."""
@@ -66,9 +72,9 @@ class EventsTable(ArrangedTable):
         return self._by_key.get(self.cursor_key) if self.cursor_key is not None else None
 
     def rows(self) -> Iterable[EventLook]:
-        at = self._now()
-        self._version = self._log.version
-        self._by_key = {str(event.number): EventLook(event, at) for event in self._log}
+        at, shown = self._now(), self._shown_events()
+        self._version, self._of_another = shown.version, shown.other_time
+        self._by_key = {str(event.number): EventLook(event, at) for event in shown.events}
         return self._by_key.values()
 
     def key_of(self, row: EventLook) -> str:
@@ -77,8 +83,13 @@ class EventsTable(ArrangedTable):
     def row_of(self, key: str) -> EventLook:
         return EventLook(self._by_key[key].event, self._now())
 
+    @property
+    def pace(self) -> float:
+        """Another moment is shown at once: it was asked for."""
+        return 0.0 if self._of_another or self._shown_events().other_time else super().pace
+
     def changed(self) -> bool:
-        return self._log.version != self._version
+        return self._shown_events().version != self._version
 
     def look_of(self, row: EventLook, now: float) -> Hashable:
         return fmt.age(row.event.age_seconds(row.at))
