@@ -25,7 +25,7 @@ PACKAGE = Path(agent.__file__).parent
 FOLDER = PACKAGE / "recipes"
 MODULE = "agent.recipes."
 PYTHON = "python3"
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+TORCHRUN = ("-m", f"{MODULE}torchrun", "--standalone", "--nproc-per-node")
 PRICE_FROM = "the price of its job when it was sent"
 INSTEAD = {("compress", "checkpoint_dir"): "out"}
 """What other recipes call otherwise."""

@@ -18,7 +18,7 @@ from agent.wire import Gang
 
 DEFAULT_SHUTDOWN_SECONDS = 30.0
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
-_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_MODULES = ("torch.distributed.run", "torch.distributed.launch", "agent.recipes.torchrun")
 _WRAPPERS = ("env", "nohup", "nice", "time", "uv", "poetry", "pipenv", "conda", "run", "exec", "stdbuf")
 _IN_SHELL = re.compile(r"(?<![\w.-])(torchrun|torch\.distributed\.(?:run|launch)|accelerate\s+launch)(?![\w.-])")
 _PYTHON = re.compile(r"python[0-9.]*")

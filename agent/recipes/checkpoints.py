@@ -165,7 +165,9 @@ class Checkpoints:
 
     def _read(self, path: Path, gather: bool) -> Checkpoint:
         about = self._about(path)
-        if not self._any and about["model"].get("recipe") == self.identity.get("recipe"):
+        if not self._any:
+            if (theirs := about["model"].get("recipe")) != (ours := self.identity.get("recipe")):
+                raise CheckpointFault(f"{path} is of the recipe {theirs}, and this is {ours}: name another --checkpoint-dir.")
             check_layout(path, about, self.identity.get(LAYOUT))
         if about["model"] != self.identity and not self._any:
             raise CheckpointFault(f"{path} is of another model ({differences(about['model'], self.identity)});"

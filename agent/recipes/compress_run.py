@@ -69,6 +69,8 @@ class Compressing:
         self.found, self.trained, self.task = original(settings.checkpoint, settings.data)
         self.model = self.task.model().to(self.device)
         self.model.load_state_dict(self.found.state["model"])
+        if "distil" in self.methods:
+            self._student()
         self.out = Path(settings.out or os.environ.get("RACKRATE_CHECKPOINT_DIR") or "compressed")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
@@ -157,12 +159,9 @@ class Compressing:
                                   "quantised_ratio": compress_models.quantise(model, self.settings.quantise)}  # fmt: skip
 
     def _distilled(self) -> tuple[Any, nn.Module, dict[str, Any]]:
-        shape = compress_models.smaller(self.task.name, self.task.settings, self.settings.student)
-        task = _task_module(self.task.name).make(shape)
+        task = self._student()
         torch.manual_seed(mix(self.settings.seed))
         student = task.model().to(self.device)
-        if sum(one.numel() for one in student.parameters()) >= sum(one.numel() for one in self.model.parameters()):
-            raise WrongSettings(f"--student {self.settings.student:g}: the student would not be smaller than the original.")
         teacher = self.model.eval()
 
         def loss(batch: Batch) -> Tensor:
@@ -173,6 +172,18 @@ class Compressing:
 
         self.lessons.train(Lesson("distil", student, task, self.settings.learning_rate or self.trained.learning_rate, loss))
         return task, student, {"teacher": str(self.found.path)}
+
+    def _student(self) -> Any:
+        """Its task. Raises `WrongSettings` where it would not be smaller."""
+        task = _task_module(self.task.name).make(compress_models.smaller(self.task.name, self.task.settings, self.settings.student))
+        with torch.device("meta"):
+            student = task.model()
+        if sum(one.numel() for one in student.parameters()) >= sum(one.numel() for one in self.model.parameters()):
+            raise WrongSettings(
+                f"--student {self.settings.student:g}: the student would not be smaller than the original, which is as small as they get;"
+                " leave distil out of --methods."
+            )
+        return task
 
     def _tuned(self) -> float:
         return self.settings.learning_rate or self.trained.learning_rate / 10

@@ -51,6 +51,7 @@ class Lessons:
     ) -> None:  # fmt: skip
         self._settings, self._out, self._steps, self._max_broken = settings, out, steps, max_broken
         self._device, self._precision, self._journal, self._stop = device, precision, journal, stop
+        self._broken: dict[str, BrokenFiles] = {}
         words = json.dumps(made_of, sort_keys=True)
         self._mark = hashlib.sha256(words.encode()).hexdigest()[:12]
 
@@ -91,7 +92,8 @@ class Lessons:
         optimizer = task.optimizer(lesson.model.train())
         scaler = torch.amp.GradScaler(self._device.type, enabled=self._precision == "fp16")
         first = self._resume(kept, lesson.model, optimizer, scaler)
-        source, broken = task.source, BrokenFiles(task.source, self._max_broken)
+        source = task.source
+        broken = self._broken.setdefault(source.version, BrokenFiles(source, self._max_broken))  # each is told once
         order = source.order(settings.batch_size, settings.seed)
         pace = Pace(settings.batch_size, first, self._device)
         batches = loader(source, Steps(order, slice(None), first + 1, steps), 0, pinned=False)

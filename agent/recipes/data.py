@@ -193,6 +193,8 @@ class BrokenFiles:
     def __init__(self, source: Source, limit: float) -> None:
         self._source, self._share = source, limit
         self.numbers: set[int] = set()
+        self._why: dict[int, str] = {}
+        """Of the first ones."""
 
     def met(self, broken: Sequence[tuple[int, str]]) -> list[str]:
         """Sentences on new ones. Raises `DataFault`."""
@@ -202,12 +204,18 @@ class BrokenFiles:
             for number, why in new[: max(0, NAMED - len(self.numbers))]
         ]
         self.numbers |= {number for number, _ in new}
+        self._why |= dict(new[: max(0, NAMED - len(self._why))])
         limit = int(self._share * self._source.files)
         if len(self.numbers) > limit or len(self.numbers) >= self._source.files:
-            names = ", ".join(self._source.name(number) for number in sorted(self.numbers)[:NAMED])
-            files, more = self._source.files, ", ..." * (len(self.numbers) > NAMED)
-            about = "about " * (self._source.samples is None)
-            raise DataFault(
-                f"{len(self.numbers)} files are broken and --max-broken allows {limit} of {about}{files}: {names}{more}."
-            )
+            raise DataFault(self._beyond(limit))
         return told
+
+    def _beyond(self, limit: int) -> str:
+        count, files = len(self.numbers), self._source.files
+        about = "about " * (self._source.samples is None)
+        names = "; ".join(f"{self._source.name(number)}: {why}" for number, why in sorted(self._why.items()))
+        more, them = "; ..." * (count > len(self._why)), "it" if count == 1 else "them"
+        return (
+            f"{count} of {about}{files} samples {'is' if count == 1 else 'are'} broken ({names}{more}), and --max-broken {self._share:g}"
+            f" allows {limit or 'none'}: repair or remove {them}, or raise --max-broken."
+        )

@@ -13,7 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from agent.recipes.faults import RecipeFault
+from agent.recipes.faults import RecipeFault, WrongSettings
+from agent.recipes.journal import patience
 from agent.recipes.settings import Settings, read
 
 NO_TORCH = (
@@ -28,7 +29,8 @@ def main(kind: type[Any], name: str, argv: Sequence[str] | None = None, *, work:
     try:
         settings = read(kind, name, argv)
         try:
-            import torch
+            with patience("torch is being loaded", speaks=_first()):
+                import torch
         except ImportError as error:
             print(NO_TORCH.format(name=name, python=sys.executable, error=error), file=sys.stderr)
             return FAILED
@@ -43,7 +45,9 @@ def main(kind: type[Any], name: str, argv: Sequence[str] | None = None, *, work:
     except KeyboardInterrupt:
         return INTERRUPTED
     except RecipeFault as fault:
-        print(f"rackrate: recipe {name}: {fault}", file=sys.stderr)
+        if _first() or not isinstance(fault, WrongSettings):  # which are the same on every rank
+            rank = "" if _first() else f" (rank {os.environ['RANK']})"
+            print(f"rackrate: recipe {name}{rank}: {fault}", file=sys.stderr)
         return fault.exit_code
 
 
@@ -51,10 +55,18 @@ def _train(settings: Settings, name: str) -> int:
     from agent.recipes.ranks import ranks
     from agent.recipes.train import Trainer
 
-    task = importlib.import_module(f"agent.recipes.{name}_task")
+    module = importlib.import_module(f"agent.recipes.{name}_task")
     with ranks(settings.device) as team:
-        Trainer(settings, task.make(settings), team, checkpoint_folder(settings)).run()
+        with patience(f"the data are being looked at ({settings.data or 'made on the spot'})", speaks=team.first):
+            task = module.make(settings)
+        with patience("the model is being made, or read from a checkpoint", speaks=team.first):
+            trainer = Trainer(settings, task, team, checkpoint_folder(settings))
+        trainer.run()
     return FINISHED
+
+
+def _first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
 
 
 def checkpoint_folder(settings: Settings) -> Path:

@@ -121,7 +121,10 @@ def _decoded(name: str, content: bytes) -> np.ndarray:
     """(height, width, 3) of uint8."""
     kind = PurePosixPath(name).suffix.lower()
     if kind == ".npy":
-        pixels = np.load(io.BytesIO(content), allow_pickle=False)
+        try:
+            pixels = np.load(io.BytesIO(content), allow_pickle=False)
+        except (ValueError, EOFError):  # numpy advises to trust the file
+            raise ValueError("it is cut off" if content.startswith(b"\x93NUMPY") else "it is no .npy file of numbers") from None
         if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
             raise ValueError(f"it is {pixels.dtype} {pixels.shape}, not uint8 (height, width, 3)")
         return np.ascontiguousarray(pixels)

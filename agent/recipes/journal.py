@@ -5,10 +5,15 @@ Invariant: one rank speaks; a line is whole and flushed at once, and what is not
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
+import threading
+from collections.abc import Iterator
 from typing import TextIO
+
+PATIENCE_SECONDS = 2.0
 
 
 class Journal:
@@ -26,6 +31,19 @@ class Journal:
     def say(self, sentence: str) -> None:
         if self._speaks:
             print(sentence, file=self._err or sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def patience(what: str, *, speaks: bool = True) -> Iterator[None]:
+    """Says what is done meanwhile, where it takes longer than a person waits for a word."""
+    timer = threading.Timer(PATIENCE_SECONDS, lambda: print(f"rackrate: {what} ...", file=sys.stderr, flush=True))
+    timer.daemon = True
+    if speaks:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _told(value: object) -> object:

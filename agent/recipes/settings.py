@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
@@ -102,7 +103,8 @@ def _toml(value: object) -> str:
 
 def _parser(kind: type[Any], name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m agent.recipes.{name}", description=(kind.__doc__ or "").split("\n")[0], allow_abbrev=False,
+        prog=(prog := f"python -m agent.recipes.{name}"), usage=f"{prog} [--settings FILE.toml] [--SETTING VALUE ...]",
+        description=(kind.__doc__ or "").split("\n")[0], allow_abbrev=False,
         epilog="One JSON line a step goes to stdout. SIGTERM or SIGUSR1: it saves, and goes on from there when run again.",
     )  # fmt: skip
     parser.add_argument("--settings", metavar="FILE.toml", help="a file of these settings; flags beat it")
@@ -168,5 +170,7 @@ def _check(kind: type[Any], name: str, value: Value, where: str) -> None:
     if about["choices"] and value not in about["choices"]:
         raise WrongSettings(f"{where}: {value!r} is none of {', '.join(about['choices'])}.")
     least = about["least"]
-    if least is not None and not (isinstance(value, (int, float)) and least <= value < float("inf")):
-        raise WrongSettings(f"{where}: {value} is less than {least:g}, or no finite number.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WrongSettings(f"{where}: {value} is no finite number.")
+    if least is not None and value < least:  # type: ignore[operator]
+        raise WrongSettings(f"{where}: {value} is too small; it is at least {least:g}.")

@@ -80,7 +80,7 @@ class Trainer:
         self.part = _pieces_fit(settings, team)
         self.precision = precision(settings.precision, team.device)
         parallel.precision_fits(self.kind, self.precision)
-        self.journal = journal or Journal(speaks=team.first)
+        self.journal, self.folder = journal or Journal(speaks=team.first), folder
         torch.use_deterministic_algorithms(settings.deterministic)
         torch.backends.cudnn.benchmark = not settings.deterministic
         torch.manual_seed(mix(settings.seed))
@@ -195,7 +195,7 @@ class Trainer:
             event="start", recipe=self.task.name, step=self.step, steps=settings.steps, ranks=self.team.world,
             parallel=self.kind, device=self.team.device.type, precision=self.precision,
             parameters=sum(one.numel() for one in self.plain.parameters()),
-            dataset=source.version, samples_an_epoch=source.samples, batch_size=settings.batch_size,
+            checkpoints=str(self.folder.absolute()) if self.folder else None, dataset=source.version, samples_an_epoch=source.samples, batch_size=settings.batch_size,
             **self.task.about,
         )  # fmt: skip
 
@@ -310,6 +310,8 @@ class Trainer:
             notes.append(f"the data were {about.get('dataset')} in the checkpoint and are {self.task.source.version}")
         for sentence in (*skipped, *notes):
             self.journal.say(f"rackrate: {sentence}.")
+        if skipped and found is None:
+            self.journal.say(f"rackrate: no checkpoint in {self.folder} is whole: it begins anew.")
         if found:
             self.journal.say(f"rackrate: goes on from {found.path}, after step {found.step}.")
         return found

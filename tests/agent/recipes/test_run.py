@@ -40,7 +40,7 @@ def test_a_recipe_is_a_command_and_its_settings_are_flags() -> None:
 
 def test_more_gpus_on_one_node_are_ranks_and_more_nodes_are_the_agents_to_launch() -> None:
     many = spec({"recipe": "vision", "gpus": "4"}).spec.command
-    assert many[:6] == ("python3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
+    assert many[:6] == ("python3", "-m", "agent.recipes.torchrun", "--standalone", "--nproc-per-node", "4")
     assert many[6:] == ("-m", "agent.recipes.vision")
     assert spec({"recipe": "vision", "gpus": "4", "nodes": "2"}).spec.command == ("python3", "-m", "agent.recipes.vision")
     assert spec({"recipe": "vision", "gpus": "1"}).spec.command == ("python3", "-m", "agent.recipes.vision")
@@ -148,7 +148,7 @@ def test_a_recipe_runs_from_what_was_sent_and_keeps_its_checkpoints(
     environment = ("--env", python(tmp_path / "bin", "-S"), "--env", packages)
     done = command("run", "--recipe", "vision", *sets, *environment, "-f")
     assert done.code == 0, done
-    lines = [json.loads(line) for line in done.out.splitlines()]
+    lines = [json.loads(line) for line in done.out.splitlines() if not line.startswith("rackrate: ")]  # that torch is slow to load
     assert [line.get("event", line.get("step")) for line in lines] == ["start", 1, 2, 3, 4, "end"]
     job = agent.jobs()[0]
     assert job["name"] == "vision" and (job["cause"], job["exit_code"]) == ("exit:0", 0)

@@ -32,8 +32,8 @@ def test_flags_beat_the_file_and_the_file_beats_the_defaults(tmp_path: Path) -> 
     [
         (["--stepz", "4"], "--stepz: there is no such flag (did you mean --steps?); --help lists them."),
         (["--steps", "many"], "--steps many: it has to be a whole number."),
-        (["--steps", "0"], "--steps: 0 is less than 1, or no finite number."),
-        (["--learning-rate", "nan"], "--learning-rate: nan is less than 0, or no finite number."),
+        (["--steps", "0"], "--steps: 0 is too small; it is at least 1."),
+        (["--learning-rate", "nan"], "--learning-rate: nan is no finite number."),
         (["--deterministic=perhaps"], "--deterministic perhaps: it has to be true or false."),
         (["--precision", "fp8"], "--precision: 'fp8' is none of auto, fp32, bf16, fp16."),
         (["--settings", "gone.toml"], "--settings gone.toml: no such file or directory."),
@@ -51,7 +51,7 @@ def test_what_cannot_be_meant_is_one_sentence(argv: list[str], sentence: str) ->
         ("batchsize = 4", "`batchsize`: there is no such setting (did you mean batch_size?); --help lists them."),
         ("steps = 1.5", "`steps` has to be a whole number."),
         ("flip = 1", "`flip` has to be true or false."),
-        ("steps = -1", "`steps`: -1 is less than 1, or no finite number."),
+        ("steps = -1", "`steps`: -1 is too small; it is at least 1."),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_named_with_its_key(tmp_path: Path, text: str, sentence: str) -> None:

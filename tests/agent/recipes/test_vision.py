@@ -118,6 +118,14 @@ def test_another_models_checkpoint_is_a_sentence(tmp_path: Path) -> None:
         begun(tmp_path, width=16)
 
 
+def test_where_no_checkpoint_is_whole_it_says_that_it_begins_anew(tmp_path: Path) -> None:
+    train(tmp_path, steps=1, held_out=0)
+    (tmp_path / "step-000000001" / "state.pt").write_bytes(b"")
+    journal = Watched()
+    train(tmp_path, journal, steps=1, held_out=0)
+    assert journal.err.getvalue().splitlines()[1] == f"rackrate: no checkpoint in {tmp_path} is whole: it begins anew." and list(journal.losses) == [1]
+
+
 def test_a_loss_that_is_none_ends_it_and_is_in_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(RecipeFault, match=r"the loss of step \d is nan: try a lower --learning-rate"):
         train(tmp_path, learning_rate=1e30, warmup_steps=0, checkpoint_every=1, deterministic=False)
