@@ -221,7 +221,7 @@ def _is_busy(app: RackrateApp) -> bool:
     asked = app.asking._tasks - endless  # type: ignore[operator]
     no_curves = scope == "curves" and not app.screen._runs  # type: ignore[attr-defined]
     opening = any(worker.is_running and worker.group == "opening" for worker in app.workers)
-    quoting = scope == "submit" and app.screen._live.reading.busy  # type: ignore[attr-defined]
+    quoting = scope == "submit" and app.screen.is_quoting  # type: ignore[attr-defined]
     no_log = scope == "job" and "samples/s" not in text(app)
     return bool(app.is_reading or asked or opening or no_log or quoting or no_curves)
 

@@ -58,7 +58,7 @@ class SubmitScreen(RackrateScreen):
     SCOPE = "submit"
     BINDINGS: ClassVar = actions.bindings("submit")
     CSS = """
-    SubmitScreen VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; padding: 1 0 0 0; }
+    SubmitScreen VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable; padding: 1 0 0 0; }
     SubmitScreen.-low VerticalScroll { padding: 0; }
     SubmitScreen .sides { height: auto; layout: vertical; }
     SubmitScreen .sides.-two { layout: horizontal; }
@@ -234,7 +234,16 @@ class SubmitScreen(RackrateScreen):
     def _quote_soon(self) -> None:
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(QUOTE_SECONDS, lambda: self._live.ask(self.draft))
+        self._timer = self.set_timer(QUOTE_SECONDS, self._ask_quote)
+
+    def _ask_quote(self) -> None:
+        self._timer = None
+        self._live.ask(self.draft)
+
+    @property
+    def is_quoting(self) -> bool:
+        """The quote of what is typed is on its way."""
+        return self._timer is not None or self._live.reading.busy
 
     def on_reading_done(self, event: Reading.Done) -> None:
         self._live.take(event)
