@@ -36,7 +36,7 @@ def spread(ratio: float) -> str:
 
 def title(found: Calibration) -> str:
     """`gpu-01, aws p5.48xlarge in us-east-1: 8 x NVIDIA H100 80GB HBM3`."""
-    place = " ".join(filter(None, (found.cloud, found.instance_type))) + (f" in {found.region}" if found.region else "")
+    place = " ".join(filter(None, (found.cloud and found.cloud.replace("_", " "), found.instance_type))) + (f" in {found.region}" if found.region else "")
     return f"{fmt.clean(', '.join(filter(None, (found.node or found.host, place))))}: {fmt.clean(found.hardware)}"
 
 
@@ -65,11 +65,23 @@ def under(one: Figure) -> str:
     about = one.about
     if one.name.startswith("recipe_"):
         ranks = f" on {about['ranks']} ranks" if about.get("ranks", 1) != 1 else ""
-        return fmt.clean(f"batch {about.get('batch_size')}, {about.get('precision')}{ranks}")
+        return fmt.clean(f"batch {about.get('batch_size')}, {about.get('precision')}{ranks}{_changed(one)}")
     if "side" in about:
         return f"side {about['side']}"
     size = fmt.size(about["bytes"]) if isinstance(about.get("bytes"), int) else ""
     return size + ("" if about.get("direct", True) else ", through the kernel's cache")
+
+
+def _changed(one: Figure) -> str:
+    """Settings of the recipe that are not as it ships: `, width=768 parallel=fsdp`."""
+    from tui import recipes
+
+    name, settings = one.name.removeprefix("recipe_"), one.about.get("settings")
+    if name not in recipes.names() or not isinstance(settings, dict):
+        return ""
+    ships = recipes.defaults(name)
+    other = [f"{key}={value}" for key, value in settings.items() if key in ships and value != ships[key] != "auto"]
+    return f", {' '.join(other)}" if other else ""
 
 
 class Pair(NamedTuple):

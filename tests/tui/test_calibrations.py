@@ -70,6 +70,8 @@ def test_a_log_of_the_recipe_is_kept_with_its_hardware_once(run: Run, added: Cal
     assert shown.startswith("gpu-07, aws p4d.24xlarge in us-east-1: 8 x NVIDIA A100-SXM4-40GB\n2026-11-30 10:00 UTC, id ")
     for words in ("torch 2.9.1, CUDA 12.8, driver 570.86.15", "250 TFLOPS  ±2.0 %  side 8192", "1.3 TB/s", "8,000 samples/s  ±2.0 %  batch 64, bf16 on 8 ranks"):
         assert words in shown, shown
+    added("--node", "wide", at="12:00", width=768)
+    assert "batch 64, bf16 on 8 ranks, width=768\n" in run("show", "wide").out, "a setting that is not as the recipe ships"
     listed = run("list", "p4d.24xlarge").out.splitlines()
     assert len(listed) == 2 and listed[1].split()[0] == found["id"] and listed[1].endswith("3: language")
 

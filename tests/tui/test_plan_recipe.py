@@ -78,6 +78,14 @@ def test_the_table_names_what_each_row_rests_on(run: Run) -> None:
     assert "by 0.208 x peak matrix products, the number of GPUs, 8 to 1" in text
 
 
+def test_what_was_measured_is_shown_also_where_others_are_cheaper(run: Run, tmp_path: Path) -> None:
+    rows = run("--cloud", "aws", "--top", 1, "--json").json()["rows"]
+    assert [one["instance_type"] for one in rows][1:] == ["p4d.24xlarge"] and rows[0]["how"] == "scaled"
+    (tmp_path / "log").write_text(output(gpu=None, gpus=0, ranks=1, host="attic"))
+    assert rackrate_inside(tmp_path, "calibrate", "add", str(tmp_path / "log"), "--node", "attic").code == 0
+    assert run("--top", 1, "--json").json()["rows"][-1]["node"] == "attic"
+
+
 def test_without_a_measurement_every_row_is_marked_peak_and_has_no_range(tmp_path: Path) -> None:
     done = rackrate_inside(tmp_path, "plan", "--recipe", "vision", "--gpu", "H100", "--cloud", "aws", "--json")
     rows = done.json()["rows"]
@@ -93,7 +101,7 @@ def test_a_deadline_takes_away_what_is_late_and_tells_the_soonest(run: Run) -> N
     found = run("--epochs", 100, "--cloud", "aws", "--deadline", "60s", "--all", "--json").json()
     assert found["late"] > 0 and max(one["seconds"] for one in found["rows"]) <= 60
     late = run("--epochs", 100, "--cloud", "aws", "--deadline", "0.1s")
-    assert late.code == 1 and "nothing trains it within 0s: the least time is" in late.err
+    assert late.code == 1 and "nothing trains it within 0.1s: the least time is" in late.err
 
 
 def test_a_workload_takes_the_measured_speed_of_a_recipe(run: Run, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ LEGEND = (
     " memory; peak figures have no range, and small models reach far less of them. Start-up, staging and checkpoints are not"
     " counted."
 )
+MOST_OWN = 5
 ONLY_RECIPE = ("set", "steps", "epochs", "samples", "epoch_samples", "deadline", "gpus", "buy", "cloud", "gpu")
 
 
@@ -118,7 +119,7 @@ def _print(ask: Asked, found: Found, kept: Sequence[Calibration], arguments: arg
     from tui.plan_text import wrapped
 
     width = shutil.get_terminal_size((WIDE_CELLS, 24)).columns if sys.stdout.isatty() else WIDE_CELLS
-    shown = found.rows if arguments.all else found.rows[: arguments.top]
+    shown = _shown(found, arguments)
     print(_head(ask))
     if not shown:
         return
@@ -129,6 +130,15 @@ def _print(ask: Asked, found: Found, kept: Sequence[Calibration], arguments: arg
     print()
     for line in wrapped([f"- {note}" for note in _notes(ask, found, shown, kept)], width):
         print(line)
+
+
+def _shown(found: Found, arguments: argparse.Namespace) -> list[Row]:
+    """The cheapest, and behind them the user's own machines and types that were measured: what rests on more than peak figures."""
+    if arguments.all:
+        return found.rows
+    top, rest = found.rows[: arguments.top], found.rows[arguments.top :]
+    own = [row for row in rest if row.node is not None or row.estimate.how == "measured"]
+    return [*top, *own[:MOST_OWN]]
 
 
 def _columns(table: Sequence[Sequence[str]], room: int | None) -> list[int]:
@@ -216,7 +226,7 @@ def _verdict(ask: Asked, wish: Wish, found: Found) -> ExitCode:
     if found.soonest is not None and wish.deadline_seconds is not None:
         one = found.soonest
         say(
-            f"rackrate: nothing trains it within {span(wish.deadline_seconds)}: the least time is {span(float(one.seconds))}"
+            f"rackrate: nothing trains it within {took(Fraction(wish.deadline_seconds))}: the least time is {took(one.seconds)}"
             f" ({one.node or one.instance_type}, {one.estimate.how})."
         )
     else:
@@ -227,7 +237,7 @@ def _verdict(ask: Asked, wish: Wish, found: Found) -> ExitCode:
 
 
 def _record(ask: Asked, found: Found, arguments: argparse.Namespace) -> dict[str, Any]:
-    shown = found.rows if arguments.all else found.rows[: arguments.top]
+    shown = _shown(found, arguments)
     return {
         "recipe": ask.recipe, "settings": dict(ask.settings), "samples": float(ask.samples),
         "epoch_samples": None if ask.epoch_samples is None else float(ask.epoch_samples), "tokens_per_sample": ask.tokens_per_sample,
