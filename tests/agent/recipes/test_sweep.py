@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agent.recipes import sweep, sweep_cluster, sweep_plan, sweep_process, sweep_run
 from agent.recipes.faults import WrongSettings
+from agent.recipes.journal import Journal
 from agent.recipes.sweep_money import Money, cost
 from agent.recipes.sweep_plan import Plan, filled, planned
 from agent.recipes.sweep_process import Running
@@ -151,12 +152,44 @@ def test_what_the_job_was_given_is_what_ray_deals_out(tmp_path: Path, monkeypatc
     assert sweep_cluster._token(tmp_path).read_text() == "given"
 
 
-def test_a_soft_stop_is_kept_until_somebody_can_act_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """sweep_lines.py as if there were a Ray: the import of one takes two seconds."""
     monkeypatch.setitem(sys.modules, "ray.tune", SimpleNamespace(Callback=object))
     monkeypatch.delitem(sys.modules, "agent.recipes.sweep_lines", raising=False)
-    lines = importlib.import_module("agent.recipes.sweep_lines")
+    made = importlib.import_module("agent.recipes.sweep_lines")
     monkeypatch.delitem(sys.modules, "agent.recipes.sweep_lines")
+    return made
+
+
+def test_a_trial_that_was_killed_is_run_again_and_one_that_failed_is_not(
+    tmp_path: Path, lines: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    teller = lines.Teller(plan(), Money(None, lambda: None, tmp_path), Journal(speaks=True), {})
+    trial = SimpleNamespace(trial_id="a", config={"number": 1, "values": {}}, last_result={}, max_failures=1)
+
+    def ends(fault: str, *, killed: bool) -> None:
+        teller.on_trial_start(1, [], trial)
+        teller.on_trial_result(1, [], trial, {"failed": fault, "killed": killed, "run_seconds": 1.0})
+
+    ends("signal 9", killed=True)
+    teller.on_trial_recover(1, [], trial)
+    assert trial.max_failures == 1
+    teller.on_trial_start(1, [], trial)
+    teller.on_trial_recover(1, [], trial)
+    ends("exit 1: no data", killed=False)
+    teller.on_trial_error(1, [], trial)
+    assert trial.max_failures == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["state"], one.get("why")) for one in told if one["state"] != "started"] == [
+        ("lost", "it was killed (signal 9); it is run again, once"),
+        ("lost", "its node was lost; it is run again, once"),
+        ("failed", "exit 1: no data"),
+    ]
+
+
+def test_a_soft_stop_is_kept_until_somebody_can_act_on_it(lines: ModuleType) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
     ended: list[int] = []
     try:
         signal.signal(signal.SIGUSR1, lambda number, frame: ended.append(number))  # as Ray Tune does, once it can end
