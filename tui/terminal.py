@@ -12,7 +12,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from typing import Literal
 
+Ground = Literal["", "dark", "light", "console"]
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 HEARTBEAT_SECONDS = 1.0
 """How often the tty is looked for: without it Textual's input thread would spin for ever."""
@@ -80,6 +82,16 @@ def few_colors(environ: Mapping[str, str] = os.environ) -> bool:
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return False
     return term in ("linux", "vt100", "vt220", "ansi", "xterm-16color", "screen", "xterm", "dumb")
+
+
+def ground(environ: Mapping[str, str] = os.environ) -> Ground:
+    """What the sixteen colours lie on, where the terminal says so: Linux's console is dark; others put it into COLORFGBG."""
+    if environ.get("TERM") == "linux":
+        return "console"
+    behind = environ.get("COLORFGBG", "").rpartition(";")[2]
+    if not behind.isdecimal():
+        return ""
+    return "light" if int(behind) in (7, *range(9, 16)) else "dark"
 
 
 def allow_many_files() -> None:

@@ -1,6 +1,6 @@
 """Whatever is painted can be read: each letter of each kept picture against what lies behind it, as WCAG 2.1 computes it.
 
-The theme `ansi` is left out: its sixteen colours are the terminal's own, and what it adds are attributes and reversed video.
+The sixteen colours of a terminal are looked at where they are chosen (`test_theme`): a picture does not know what they are.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ from rich.color import Color
 
 from tests.support.jobs import job_fleet
 from tests.support.screens import make_app, press, running, text
+from tui import terminal
 from tui.ui.app import chosen_theme
-from tui.ui.theme import ANSI, DARK, LIGHT, NAMES, PALETTES, STYLES
+from tui.ui.theme import ANSI, DARK, LIGHT, NAMES, PALETTES, STYLES, ansi_styles
 
 LEAST_CONTRAST = 4.5
 READ = ("text", "strong", "dim", "accent", "title", "key", "idle", "lost", "mark")
@@ -46,6 +47,42 @@ def test_the_terminals_own_theme_names_no_exact_colour() -> None:
         for colour in (style.color, style.bgcolor):
             assert colour is None or colour.triplet is None
     assert STYLES[ANSI]["cursor"].reverse
+
+
+XTERM = dict(zip(range(16), (
+    "#000000", "#cd0000", "#00cd00", "#cdcd00", "#0000ee", "#cd00cd", "#00cdcd", "#e5e5e5",
+    "#7f7f7f", "#ff0000", "#00ff00", "#ffff00", "#5c5cff", "#ff00ff", "#00ffff", "#ffffff",
+), strict=True))  # fmt: skip
+LINUX = dict(zip(range(16), (
+    "#000000", "#aa0000", "#00aa00", "#aa5500", "#0000aa", "#aa00aa", "#00aaaa", "#aaaaaa",
+    "#555555", "#ff5555", "#55ff55", "#ffff55", "#5555ff", "#ff55ff", "#55ffff", "#ffffff",
+), strict=True))  # fmt: skip
+"""What the sixteen colours are where nobody changed them."""
+
+
+@pytest.mark.parametrize("style", READ)
+@pytest.mark.parametrize(
+    ("ground", "palette", "behind"),
+    [("dark", XTERM, "#000000"), ("light", XTERM, "#ffffff"), ("console", LINUX, "#000000"), ("", XTERM, "#000000"), ("", XTERM, "#ffffff")],
+)
+def test_the_terminals_own_colours_are_readable_on_its_ground(style: str, ground: str, palette: dict[int, str], behind: str) -> None:
+    """Also where a terminal shows bold letters in the bright colour."""
+    made = ansi_styles(ground)[style]  # type: ignore[arg-type]
+    if made.color is None:
+        return  # the terminal's own letters
+    number = made.color.number
+    assert number is not None and ground
+    shown = {number, number + 8} if made.bold and number < 8 else {number}
+    for one in shown:
+        assert contrast(palette[one], behind) >= LEAST_CONTRAST, (style, ground, palette[one])
+
+
+def test_the_ground_is_what_the_terminal_says_and_else_not_known() -> None:
+    assert terminal.ground({"TERM": "linux"}) == "console"
+    assert terminal.ground({"TERM": "xterm", "COLORFGBG": "15;0"}) == "dark"
+    assert terminal.ground({"TERM": "xterm", "COLORFGBG": "0;default;15"}) == "light"
+    assert terminal.ground({"TERM": "xterm"}) == terminal.ground({"COLORFGBG": "default;default"}) == ""
+    assert not ansi_styles("console")["dim"].dim, "faint letters of the console are #555555"
 
 
 def test_all_themes_have_the_same_styles() -> None:

@@ -36,7 +36,7 @@ from tui.ui.node_actions import NodeActions
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
-from tui.ui.theme import ANSI, DARK, NAMES, THEMES
+from tui.ui.theme import ANSI, DARK, NAMES, THEMES, use_ground
 from tui.ui.time_travel import IN_REPLAY, TimeTravel
 from tui.ui.travel import Travel
 from tui.ui.typed_early import TypedEarly
@@ -124,6 +124,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         """What was typed into the form of a new job."""
         self.again_drafts: dict[str, dict[str, str]] = {}
         """And into that of a job of before, by its id."""
+        use_ground(terminal.ground())
         for each in THEMES:
             self.register_theme(each)
         self.theme = chosen_theme(theme)

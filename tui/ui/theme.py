@@ -1,7 +1,8 @@
 """The themes: one dark, one light, and one of the terminal's own colours.
 
 Invariant: each named style reads at least 4.5:1 against the background and the cursor (a test computes it), and no state is
-told by colour alone. Restraint: one accent, amber for money that stands idle, red for what is lost.
+told by colour alone. Restraint: one accent, amber for money that stands idle, red for what is lost. Of the terminal's own
+colours only those are used that can be read on its ground, none where that is not known.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 import msgspec
 from rich.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
+
+from tui import terminal
 
 DARK, LIGHT, ANSI = "rackrate-dark", "rackrate-light", "ansi"
 
@@ -63,17 +66,27 @@ def _colour_styles(palette: Palette) -> dict[str, Style]:
     }
 
 
-def _ansi_styles() -> dict[str, Style]:
-    """Only attributes and the terminal's named colours: readable on any background, and without colours at all."""
+_OWN: Mapping[terminal.Ground, tuple[str | None, str | None, str | None]] = {
+    "": (None, None, None),
+    "dark": ("cyan", "yellow", "bright_red"),
+    "console": ("cyan", "bright_yellow", "bright_red"),
+    "light": ("blue", "magenta", "red"),
+}
+"""Accent, idle and lost. No colour of the sixteen can be read on black and on white."""
+
+
+def ansi_styles(ground: terminal.Ground = "") -> dict[str, Style]:
+    """Attributes and the terminal's named colours. The console's faint letters are too dark to read."""
+    accent, idle, lost = _OWN[ground]
     return {
         "text": Style(),
         "strong": Style(bold=True),
-        "dim": Style(dim=True),
-        "accent": Style(color="cyan"),
+        "dim": Style(dim=ground != "console"),
+        "accent": Style(color=accent),
         "title": Style(bold=True),
         "key": Style(bold=True),
-        "idle": Style(color="yellow", bold=True),
-        "lost": Style(color="red", bold=True),
+        "idle": Style(color=idle, bold=ground != "light"),
+        "lost": Style(color=lost, bold=ground != "light", underline=not lost),
         "rule": Style(dim=True),
         "page": Style(),
         "raised": Style(),
@@ -84,8 +97,15 @@ def _ansi_styles() -> dict[str, Style]:
 
 STYLES: dict[str, Mapping[str, Style]] = {
     **{name: _colour_styles(palette) for name, palette in PALETTES.items()},
-    ANSI: _ansi_styles(),
+    ANSI: ansi_styles(),
 }
+
+
+def use_ground(ground: terminal.Ground) -> None:
+    """From now on the terminal's own colours are those that suit it."""
+    STYLES[ANSI] = ansi_styles(ground)
+
+
 NAMES = tuple(STYLES)
 
 
