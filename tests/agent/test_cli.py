@@ -378,7 +378,7 @@ async def test_an_initialised_agent_serves_over_tls_and_obeys_its_tokens(running
     token = said("token", "add", "laptop")[1].strip()
     client = AgentClient(running, token, fingerprint=security.fingerprint(home / "agent/tls.crt"), timeout_seconds=30)
     try:
-        for _ in range(100):
+        for _ in range(600):
             info = await client.node()
             if info.instance_type is not None:
                 break

@@ -92,7 +92,7 @@ async def test_the_stream_brings_events_as_they_happen_and_ends_with_the_agent()
     agent.step(sample(1))
     seen: list[wire.Event] = []
     async with serving(agent) as url, AgentClient(url, TOKEN) as client:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for event in client.stream():
                 seen.append(event)
                 if len(seen) == 2:

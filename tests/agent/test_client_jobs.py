@@ -91,7 +91,7 @@ async def test_a_log_is_waited_for() -> None:
         while not jobs.asked or jobs.asked[-1][0] != "wait":
             await asyncio.sleep(0.01)
         jobs.write(job.id, b"hello\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await waiting).text == "hello\n"
 
 
@@ -143,10 +143,10 @@ async def test_an_upload_that_breaks_off_is_unreachable(tmp_path: Path) -> None:
 async def test_an_answer_about_jobs_may_take_longer_than_a_reading() -> None:
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
         body = msgspec.json.encode(wire.JobList(node="n1", jobs=()))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
         await writer.drain()
 
-    async with answering(slow) as url, AgentClient(url, TOKEN, timeout_seconds=0.1) as client:
+    async with answering(slow) as url, AgentClient(url, TOKEN, timeout_seconds=0.6) as client:
         assert (await client.jobs()).node == "n1"

@@ -137,7 +137,7 @@ def test_a_list_of_pauses_that_is_damaged_pauses_nothing(tmp_path: Path) -> None
 
 
 async def _event(events: Any, kind: type[Any]) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in events:
             if isinstance(event, kind):
                 return event

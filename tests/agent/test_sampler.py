@@ -53,7 +53,7 @@ class FakeSensor:
         self.closed += 1
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -86,7 +86,7 @@ def report(sample: wire.Sample, name: str) -> wire.SensorReport:
 
 def test_a_sample_is_put_together_from_all_sensors(host: FakeSensor, gpus: FakeSensor) -> None:
     with running(host, gpus) as sampler:
-        assert sampler.wait(20)
+        assert sampler.wait(60)
         sample = sampler.sample(7)
     assert (sample.node, sample.sequence, sample.gpus, sample.host) == ("n", 7, (GPU,), wire.Host(load_1m=1.0))
     assert [(r.name, r.ok, r.error) for r in sample.sensors] == [("host", True, None), ("nvml", True, None)]
@@ -103,14 +103,14 @@ def test_before_the_first_reading_the_sample_says_so(host: FakeSensor, gpus: Fak
 def test_the_reason_for_no_gpus_reaches_the_sample(host: FakeSensor, gpus: FakeSensor) -> None:
     gpus.reading = Reading(gpus=(), gpu_reason="no driver")
     with running(host, gpus) as sampler:
-        assert sampler.wait(20)
+        assert sampler.wait(60)
         sample = sampler.sample(1)
     assert (sample.gpus, sample.gpu_reason, report(sample, "nvml").ok) == ((), "no driver", True)
 
 
 def test_a_sensor_that_fails_is_reported_alone_and_recovers(host: FakeSensor, gpus: FakeSensor) -> None:
     with running(host, gpus) as sampler:
-        assert sampler.wait(20)
+        assert sampler.wait(60)
         gpus.fault = RuntimeError("it broke")
         until(lambda: not report(sampler.sample(1), "nvml").ok)
         sample = sampler.sample(2)
@@ -122,7 +122,7 @@ def test_a_sensor_that_fails_is_reported_alone_and_recovers(host: FakeSensor, gp
 
 def test_a_hanging_sensor_is_reported_never_waited_for_and_never_doubled(host: FakeSensor, gpus: FakeSensor) -> None:
     with running(host, gpus, deadline_seconds=0.1) as sampler:
-        assert sampler.wait(20)
+        assert sampler.wait(60)
         gpus.gate.clear()
         until(lambda: "unresponsive for" in (report(sampler.sample(1), "nvml").error or ""))
         reads, sample = host.reads, sampler.sample(2)
@@ -135,7 +135,7 @@ def test_a_hanging_sensor_is_reported_never_waited_for_and_never_doubled(host: F
 
 def test_values_older_than_the_deadline_are_dropped_and_the_gpus_keep_their_identity(host: FakeSensor, gpus: FakeSensor) -> None:
     with running(host, gpus, deadline_seconds=0.1) as sampler:
-        assert sampler.wait(20)
+        assert sampler.wait(60)
         gpus.gate.clear()
         host.gate.clear()
         until(lambda: "unresponsive" in (sampler.sample(1).gpus[0].reason or "") and sampler.sample(1).host is None)
@@ -149,7 +149,7 @@ def test_values_older_than_the_deadline_are_dropped_and_the_gpus_keep_their_iden
 def test_a_failing_host_sensor_is_no_reason_about_gpus(host: FakeSensor) -> None:
     host.fault = OSError("no /proc")
     with running(host) as sampler:
-        assert sampler.wait(20)
+        assert sampler.wait(60)
         assert sampler.sample(1).gpu_reason is None
 
 
@@ -159,7 +159,7 @@ def test_closing_closes_each_sensor_once_but_not_one_that_hangs(
     monkeypatch.setattr("agent.sampler._CLOSE_SECONDS", 0.2)
     sampler = Sampler("n", [host, gpus])
     sampler.start()
-    assert sampler.wait(20)
+    assert sampler.wait(60)
     gpus.gate.clear()
     until(lambda: gpus.inside == 1)
     sampler.close()
@@ -212,4 +212,4 @@ def test_a_hanging_driver_call_leaves_the_host_live_and_is_reported(fake_nvml: F
         assert max(node.seconds) < 0.4
         assert child.stdin is not None
         child.stdin.close()
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0

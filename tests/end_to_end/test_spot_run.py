@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -53,12 +52,12 @@ class Site(NamedTuple):
     def words(self) -> str:
         """What the newest driver said, which this ends."""
         self.drivers[-1].kill()
-        return str(self.drivers[-1].communicate(timeout=20))
+        return str(self.drivers[-1].communicate(timeout=60))
 
     def close(self) -> None:
         for driver in self.drivers:
             driver.kill()
-            driver.communicate(timeout=20)
+            driver.communicate(timeout=60)
 
     @property
     def go(self) -> Path:
@@ -73,6 +72,12 @@ class Site(NamedTuple):
 
     def done(self) -> list[int]:
         return [int(line.split()[0]) for line in self.steps.read_text().splitlines()] if self.steps.exists() else []
+
+
+def is_locked(file: Path) -> bool:
+    """Looked up with the kernel: to try to lock it would be in the driver's way."""
+    inode = file.stat().st_ino
+    return any(line.split()[5].endswith(f":{inode}") for line in Path("/proc/locks").read_text(encoding="ascii").splitlines() if "->" not in line)
 
 
 @pytest.fixture
@@ -131,17 +136,17 @@ def test_a_driver_that_is_killed_leaves_the_job_running_and_another_takes_it_up(
     driver = site.begin("greedy")
     wait_for(lambda: len(site.done()) >= 3, 60, site.words)
     driver.send_signal(signal.SIGKILL)
-    driver.communicate(timeout=20)
+    driver.communicate(timeout=60)
     before = len(site.done())
-    wait_for(lambda: len(site.done()) > before, 20)
+    wait_for(lambda: len(site.done()) > before, 60)
     [file] = (site.home / "drives").glob("*.json")
     assert "STEPS=" in file.read_text() and file.stat().st_mode & 0o077 == 0
     unknown = site.drive("--resume", "nosuchrun1")
-    assert unknown.communicate(timeout=20)[1].startswith("rackrate: --resume nosuchrun1: there is no such run") and unknown.returncode == 2
+    assert unknown.communicate(timeout=60)[1].startswith("rackrate: --resume nosuchrun1: there is no such run") and unknown.returncode == 2
     again = site.drive("--resume", file.stem, "--json")
-    time.sleep(1.0)
+    wait_for(lambda: is_locked(file.with_suffix(".lock")), 60, lambda: str(again.poll()))
     second = site.drive("--resume", file.stem)
-    assert "is driven by another rackrate now" in second.communicate(timeout=20)[1]
+    assert "is driven by another rackrate now" in second.communicate(timeout=60)[1]
     site.go.touch()
     said, words = again.communicate(timeout=120)
     record = json.loads(said)

@@ -56,7 +56,7 @@ def changes(nodes: dict[str, FakeNode]) -> list[tuple[Any, ...]]:
     return [(name, *call) for name, node in nodes.items() for call in node.calls if call[0] in CHANGING]
 
 
-async def until(holds: Callable[[], object], seconds: float = 20) -> None:
+async def until(holds: Callable[[], object], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.005)

@@ -98,7 +98,7 @@ def held(host: HostIsolation, limits: Limits) -> Iterator[Held]:
         assert one.group.remove(5.0)
 
 
-def wait(condition: Callable[[], Any], seconds: float = 20.0) -> bool:
+def wait(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
     """Whether it came true in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -203,7 +203,7 @@ class JobAgent:
         shutil.rmtree(RUN / (DEFAULT_PARENT + _mark(self.state)), ignore_errors=True)
 
     def _kill_all(self) -> None:
-        for _ in range(200):
+        for _ in range(1500):
             left = {*self.processes(), *self.shims(), *self.marked(str(self.state))}
             if not left:
                 break

@@ -111,13 +111,13 @@ class JobNode:
     def submit(self, command: Sequence[str], actor: Actor = NODE, **fields: Any) -> str:
         return self.jobs.submit(wire.JobSpec(command=tuple(command), **fields), actor).id
 
-    async def until(self, id: str, *states: str, steps: bool = True, seconds: float = 20.0) -> wire.Job:
+    async def until(self, id: str, *states: str, steps: bool = True, seconds: float = 60.0) -> wire.Job:
         """Waits until the job is in one of the states (default: ended); steps meanwhile."""
         wanted = states or ("ended",)
         await self.when(lambda: self.jobs.job(id).state in wanted, steps=steps, seconds=seconds)
         return self.jobs.job(id)
 
-    async def when(self, condition: Callable[[], object], *, steps: bool = True, seconds: float = 20.0) -> None:
+    async def when(self, condition: Callable[[], object], *, steps: bool = True, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, [msgspec.to_builtins(job) for job in self.jobs.jobs().jobs[:3]]
@@ -154,7 +154,7 @@ class JobNode:
     async def clear(self) -> None:
         self.close()
         await asyncio.sleep(0)
-        for _ in range(400):
+        for _ in range(4000):
             left = [*self.left(), *self._shims()]
             if not left:
                 break

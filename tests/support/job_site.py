@@ -67,7 +67,7 @@ class Site:
 
         return self._call(run())
 
-    def until(self, holds: Callable[[], bool], seconds: float = 20) -> None:
+    def until(self, holds: Callable[[], bool], seconds: float = 60) -> None:
         async def wait() -> None:
             async with asyncio.timeout(seconds):
                 while not holds():

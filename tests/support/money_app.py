@@ -59,7 +59,7 @@ def money_app(folder: Path, ledger: Path | None = None, **options: Any) -> Rackr
     return make_app(ledger_path=ledger, data_dir=folder, **{"budgets": BUDGETS, **options})[0]
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """Waits for what a thread reads."""
     deadline = time.monotonic() + seconds
     while not holds():

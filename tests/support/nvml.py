@@ -123,7 +123,7 @@ class FakeNvml:
             yield RemoteSensor(child)
             assert child.stdin is not None
             child.stdin.close()
-            assert child.wait(20) == 0
+            assert child.wait(60) == 0
 
 
 @pytest.fixture

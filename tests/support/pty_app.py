@@ -57,7 +57,7 @@ class SlowTerminal:
         """As if typed."""
         os.write(self._master, data)
 
-    def wait(self, part: bytes, seconds: float = 20.0) -> float:
+    def wait(self, part: bytes, seconds: float = 60.0) -> float:
         """Seconds until it was written. AssertionError when it never was."""
         began = time.monotonic()
         while time.monotonic() - began < seconds:

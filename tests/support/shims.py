@@ -42,7 +42,7 @@ def python(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code, *arguments]
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Fails the test where it does not come true: a hang, not a slow machine."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -121,7 +121,7 @@ class Shim:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-        for _ in range(200):
+        for _ in range(2000):
             if not (left := self.left()):
                 break
             for pid in left:

@@ -31,6 +31,6 @@ class Agents:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()

@@ -26,7 +26,7 @@ class Tmux:
         variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in environ.items())
         shell = f"env {variables} bash --norc --noprofile"
         subprocess.run(
-            [*self._base, "new-session", "-d", "-s", "a", "-x", str(width), "-y", str(height), shell], check=True, timeout=20
+            [*self._base, "new-session", "-d", "-s", "a", "-x", str(width), "-y", str(height), shell], check=True, timeout=60
         )
         self._run("set-option", "-g", "remain-on-exit", "on")
         self._run("set-option", "-g", "default-terminal", "tmux-256color")
@@ -39,7 +39,7 @@ class Tmux:
         self._run("kill-server")
 
     def _run(self, *arguments: str) -> str:
-        return subprocess.run([*self._base, *arguments], capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run([*self._base, *arguments], capture_output=True, text=True, timeout=60).stdout
 
     def keys(self, *names: str) -> None:
         """tmux's names of keys: `Enter`, `Escape`, `Up`, or text."""
@@ -86,7 +86,7 @@ class Tmux:
         """Every byte that the program writes, from now on."""
         self._run("pipe-pane", "-t", "a", f"cat >> {shlex.quote(path)}")
 
-    def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> bool:
+    def until(self, holds: Callable[[], bool], seconds: float = 60.0) -> bool:
         """Waits; False when it never held."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -95,7 +95,7 @@ class Tmux:
             time.sleep(0.05)
         return holds()
 
-    def wait(self, needle: str, seconds: float = 20.0) -> str:
+    def wait(self, needle: str, seconds: float = 60.0) -> str:
         """The screen once `needle` is on it. AssertionError with the screen when it never is."""
         assert self.until(lambda: needle in self.text(), seconds), f"{needle!r} is not on the screen:\n{self.text()}"
         return self.text()
@@ -109,7 +109,7 @@ def command(config: Path, *, before: str = "", after: str = "; echo code=$?=") -
     return f"cd {shlex.quote(str(ROOT))}; clear; {before}{shlex.quote(sys.executable)} -m tui.cli --config {shlex.quote(str(config))}{after}"
 
 
-def ended_with(terminal: Tmux, code: int, seconds: float = 15) -> None:
+def ended_with(terminal: Tmux, code: int, seconds: float = 60) -> None:
     assert terminal.until(lambda: f"code={code}=" in terminal.text(), seconds), terminal.text()
     assert terminal.until(lambda: terminal.given_back, 2)
 

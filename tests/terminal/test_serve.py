@@ -59,7 +59,7 @@ class Serving:
         return [int(word) for word in words]
 
     def ask(self, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
-        connection = HTTPConnection(self.host, timeout=10)
+        connection = HTTPConnection(self.host, timeout=60)
         try:
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()

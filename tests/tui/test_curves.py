@@ -35,6 +35,7 @@ from tui.curves_price import priced
 from tui.curves_text import (
     compare_rows,
     csv_rows,
+    empty_sentence,
     head_line,
     money,
     money_rows,
@@ -105,6 +106,18 @@ def test_a_job_without_a_gpu_costs_its_part_of_the_node_attempt_by_attempt() -> 
         assert words in dict(money_rows(unknown, outlook(unknown)))["cost"]
     assert together([found, unknown]).price_note == unknown.price_note and together([found, unknown]).job.cost is None
     assert priced(run(), info, Fraction(1), half, START) == run(), "the agent's own price stands"
+
+
+def test_a_recipe_is_compared_by_all_its_settings_and_not_by_its_folder() -> None:
+    commands = [("python3", "-m", "agent.recipes.vision", *flags) for flags in (("--log-every=2",), ("--learning-rate=0.01",))]
+    runs = [run(n, told(LOSS, start={"checkpoints": f"/{n}", "model": "small"}), command=one) for n, one in enumerate(commands, 1)]
+    assert differing(runs) == [("learning_rate", ["0.1", "0.01"]), ("log_every", ["2", "1"])]
+
+
+def test_before_the_first_line_nothing_is_wrong_yet() -> None:
+    nothing = told()
+    assert empty_sentence(nothing, run().job).startswith("no curves yet: it runs, and has printed no line like")
+    assert empty_sentence(nothing, run(state="ended").job).startswith("no curves: the job prints no lines like")
 
 
 def test_what_is_not_known_makes_nothing_of_it() -> None:

@@ -115,7 +115,7 @@ def test_a_followed_log_is_whole_after_the_agent_was_killed_and_started_again(ho
     try:
         first = follower.stdout.readline()
         agent.process.send_signal(signal.SIGKILL)
-        agent.process.wait(20)
+        agent.process.wait(60)
         agent.process.stdout.close()
         time.sleep(0.5)
         start()

@@ -53,7 +53,7 @@ def make(clients: dict[str, Callable[[], FakeClient]]) -> Live:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.005)
 

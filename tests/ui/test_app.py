@@ -150,7 +150,7 @@ def live_app(*names: str, **options: Any) -> app_module.RackrateApp:
     return app_module.RackrateApp(fleet, nodes=nodes, client_for=FakeClient, theme="rackrate-dark", unicode=True, **options)  # type: ignore[arg-type]
 
 
-async def until(holds: Any, seconds: float = 10) -> None:
+async def until(holds: Any, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.02)

@@ -25,7 +25,7 @@ from tui.ui.screens import curves as curves_screen
 from tui.ui.screens.job import JobScreen
 
 
-async def until(holds: Any, seconds: float = 15) -> None:
+async def until(holds: Any, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)

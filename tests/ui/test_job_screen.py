@@ -23,7 +23,7 @@ LINES = [f"step {number:05}" for number in range(12_000)]
 LOG = "\n".join(LINES) + "\n"
 
 
-async def until(holds: Any, seconds: float = 10) -> None:
+async def until(holds: Any, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)

@@ -34,7 +34,7 @@ def app_of(fleet: Fleet | None = None, **options: Any) -> tuple[RackrateApp, Fak
     return app, node
 
 
-async def until(holds: Any, seconds: float = 10) -> None:
+async def until(holds: Any, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)

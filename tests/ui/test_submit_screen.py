@@ -29,7 +29,7 @@ def no_quote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.ui.screens.submit.QUOTE_SECONDS", 1000.0)
 
 
-async def until(holds: Any, seconds: float = 10) -> None:
+async def until(holds: Any, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)

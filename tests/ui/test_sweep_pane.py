@@ -52,7 +52,7 @@ async def test_the_screen_of_a_sweeps_job_shows_its_trials_above_the_facts() -> 
     app, _, _ = job_app(each, log="\n".join(LINES) + "\n")
     async with running(app, (140, 40)) as pilot:
         await press(pilot, "j", "down", "enter")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "best so far 1: loss 0.5" not in text(app):
                 await press(pilot)
         assert "stopped early" in text(app) and "lr 0.123457  flip true" in text(app)

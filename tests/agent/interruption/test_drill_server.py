@@ -22,7 +22,7 @@ def test_the_notice_is_there_only_once_it_is_given_and_leaves_the_time_it_says(c
                 heard.get(timeout=0.3)
             assert watch.problem is None and watch.current is None
             given = server.give()
-            told = heard.get(timeout=20)
+            told = heard.get(timeout=60)
             left = watch.seconds_left(told)
         finally:
             watch.close()

@@ -134,7 +134,7 @@ def test_clients_are_terminated_before_they_are_killed(fake_mps: FakeMps) -> Non
     assert [client.pid for client in gpu.state().clients] == [other.pid], "the other job's client goes on"
     for child in (mine, too):
         child.kill()
-        child.wait(10)
+        child.wait(60)
     fake_mps.ask("ps")
     said = [line for line in fake_mps.commands() if line.startswith(("terminate", "x_gone"))]
     assert said[:2] == [f"terminate_client {server} {pid}" for pid in sorted((mine.pid, too.pid))]

@@ -169,9 +169,9 @@ def test_of_two_shims_one_runs(shims: Shims) -> None:
     shim = shims(python("print('ran', flush=True); import time; time.sleep(0.5)"))
     shim.dir.prepare(shim.launch)
     others = [subprocess.Popen(shim_argv(shim.path), start_new_session=True) for _ in range(3)]
-    assert sorted(other.wait(20) for other in others) == [0, 3, 3]
+    assert sorted(other.wait(60) for other in others) == [0, 3, 3]
     assert shim.log() == "ran\n"
-    assert shim.start().process.wait(20) == 3  # type: ignore[union-attr]
+    assert shim.start().process.wait(60) == 3  # type: ignore[union-attr]
     assert shim.log() == "ran\n"
 
 
@@ -179,7 +179,7 @@ def test_an_attempt_that_was_given_up_never_begins(shims: Shims) -> None:
     shim = shims(["echo", "ran"])
     shim.dir.prepare(shim.launch)
     assert shim.dir.look(boot_id()) == "not_started"
-    assert shim.start().process.wait(20) == 3  # type: ignore[union-attr]
+    assert shim.start().process.wait(60) == 3  # type: ignore[union-attr]
     assert shim.dir.exit() is None and not (shim.path / "log").exists()
 
 
@@ -208,7 +208,7 @@ def test_a_killed_shim_leaves_a_lost_attempt_whose_processes_are_found(shims: Sh
     shim.process.kill()
     shim.process.wait()
     assert shim.dir.look(boot_id()) == "lost"
-    assert shim.start().process.wait(20) == 3  # type: ignore[union-attr]
+    assert shim.start().process.wait(60) == 3  # type: ignore[union-attr]
     assert set(shim.dir.orphans()) == set(shim.left()) != set()
     assert shim.dir.kill_orphans() == 3
     until(lambda: not shim.left())

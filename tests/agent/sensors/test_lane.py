@@ -24,7 +24,7 @@ def test_a_lane_runs_once_until_it_is_stopped_and_can_be_started_again() -> None
         began.clear()
         lane.start(work)
         lane.start(work)
-        assert began.wait(10) and lane.started and len(runs) == count and runs[-1].daemon
+        assert began.wait(60) and lane.started and len(runs) == count and runs[-1].daemon
         assert lane.stop(10) and not lane.started and not runs[-1].is_alive()
 
 
@@ -40,14 +40,14 @@ def test_a_call_that_never_returns_is_said_and_left_behind_and_the_next_start_is
         driver.wait()  # the driver does not see the sign
 
     lane.start(hang)
-    assert stuck.wait(10)
+    assert stuck.wait(60)
     with caplog.at_level(logging.WARNING, "agent.sensors.lane"):
         assert not lane.stop(0.01)
     assert caplog.messages == ["driver (XID events) does not answer; it is left behind"]
     assert lane.stop(0.0), "it is left behind once, and no longer waited for"
     stuck.clear()
     lane.start(hang)
-    assert stuck.wait(10)
+    assert stuck.wait(60)
     assert [stop.is_set() for stop in stops] == [True, False], "the one left behind still has its sign to stop"
     driver.set()
     assert lane.stop(10)

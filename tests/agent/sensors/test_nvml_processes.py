@@ -27,7 +27,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable.encode(), b"-c", code.encode(), b"--name", b"\x1b[31mred\x1b[0m", b"bad\xff\xfebytes", b"two\nlines"]
     environment = {**os.environ, "RACKRATE_JOB": "job-\x1b[2J7", "RACKRATE_PROJECT": "vision", "SLURM_JOB_ID": "12"}
     child = subprocess.Popen(command, env=environment)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while b"--name" not in Path(f"/proc/{child.pid}/cmdline").read_bytes() and time.monotonic() < deadline:
         time.sleep(0.01)
     yield child

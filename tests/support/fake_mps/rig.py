@@ -124,7 +124,7 @@ class FakeMps:
     def close(self) -> None:
         for child in self._children:
             child.kill()
-            child.wait(10)
+            child.wait(60)
         for pid in self.processes():
             try:
                 os.kill(pid, signal.SIGKILL)
