@@ -16,12 +16,17 @@ from typing import NamedTuple
 import msgspec
 
 from agent import wire
+from tui import recipes
 
 LOSSES = ("loss", "train_loss", "training_loss", "train/loss", "total_loss")
 SPEEDS = ("samples_per_second", "tokens_per_second", "steps_per_second", "throughput", "it_per_s")
 RIGHT = ("accuracy", "val_accuracy", "eval_accuracy", "test_accuracy", "acc", "val_acc", "val/accuracy", "auc")
 NO_CURVES = (
     'no curves: the job prints no lines like {"step": 1, "loss": 2.3}, and has no TensorBoard files in its checkpoint folder'
+)
+NO_CURVES_YET = (
+    'no curves yet: it runs, and has printed no line like {"step": 1, "loss": 2.3} so far, nor written a TensorBoard file into its'
+    " checkpoint folder"
 )
 _HOUR = 3600
 _MILLION = 1_000_000
@@ -251,11 +256,19 @@ def paid_by(job: wire.Job, seconds: float) -> Fraction | None:
 
 
 def settings_of(run: Run) -> dict[str, str]:
-    """What it was run with: options of its command, then what its start line tells."""
+    """What it was run with: options of its command (of a recipe all its settings), then what its start line tells."""
+    recipe = recipes.of_command(run.job.command)
+    if recipe is not None:
+        told = {key: value for key, value in run.curves.start.items() if key != "checkpoints"}  # each run has a folder of its own
+        return {**told, "recipe": recipe[0], **{key: _plain(value) for key, value in recipe[1].items()}}
     found, rest = _options(run.job.command)
     if rest:
         found["arguments"] = " ".join(rest)
     return {**run.curves.start, **found}
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 
 def _options(command: Sequence[str]) -> tuple[dict[str, str], list[str]]:

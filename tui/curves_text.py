@@ -15,6 +15,7 @@ from agent import wire
 from tui import format as fmt
 from tui.curves import (
     NO_CURVES,
+    NO_CURVES_YET,
     Outlook,
     Reached,
     Run,
@@ -274,7 +275,7 @@ def empty_sentence(curves: wire.JobCurves, job: wire.Job) -> str:
         return f"nothing found yet: {curves.behind_bytes:,} bytes of the log have not been read"
     if not job.attempt:
         return "it has not started: there are no curves yet"
-    return NO_CURVES
+    return NO_CURVES if job.state == "ended" else NO_CURVES_YET
 
 
 def missing(curves: wire.JobCurves, names: Sequence[str]) -> list[str]:

@@ -74,9 +74,11 @@ def compare(context: Context, arguments: argparse.Namespace) -> int:
         _print_compared(context, runs, at_loss, log=arguments.log)
     without = [run.job.id for run in runs if not run.curves.curves]
     if without:
-        from tui.curves import NO_CURVES
+        from tui.curves_text import empty_sentence
 
-        say(f"rackrate: {', '.join(without)}: {NO_CURVES}.")
+        why = {run.job.id: empty_sentence(run.curves, run.job) for run in runs if run.job.id in without}
+        for sentence in dict.fromkeys(why.values()):
+            say(f"rackrate: {', '.join(one for one in without if why[one] == sentence)}: {sentence}.")
     return ExitCode.PARTLY if without else ExitCode.DONE
 
 
