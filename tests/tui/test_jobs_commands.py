@@ -332,14 +332,18 @@ def test_on_a_terminal_a_log_can_only_colour(site: Site, command: Command, monke
     assert command("job", "logs", "--raw", job.id).out == "\x1b[31mred\x1b]0;title\x07\x1b[2J\n"
 
 
-def later(site: Site, *steps: Callable[[], Any]) -> threading.Thread:
-    """Does each step where the agents live, each a moment after the one before."""
+def later(site: Site, node: str, *steps: Callable[[], Any]) -> threading.Thread:
+    """Does each step where the agents live, each once somebody waits for more of a log since the one before."""
+    asked = site.jobs[node].asked
+
+    def waits() -> int:
+        return sum(one[0] == "wait" for one in asked)
 
     def run() -> None:
-        import time
-
+        seen = waits()
         for step in steps:
-            time.sleep(0.15)
+            site.until(lambda: waits() > seen)
+            seen = waits()
             site.do(step)
 
     thread = threading.Thread(target=run)
@@ -373,7 +377,7 @@ def test_following_goes_over_retries_and_ends_with_the_exit_code(site: Site, com
     def end() -> None:
         jobs.end(next(iter(jobs.kept)), exit_code=7)
 
-    thread = later(site, lambda: None, grow(1, b"two\n"), retry, grow(2, b"three\n"), end)
+    thread = later(site, "cheap", grow(1, b"two\n"), retry, grow(2, b"three\n"), end)
     done = command("run", "--node", "cheap", "-f", "--", "x")
     thread.join()
     assert done.code == 7 and done.out == "one\ntwo\nthree\n" and "attempt 2 begins" in done.err
@@ -389,14 +393,14 @@ def test_ctrl_c_leaves_cancels_or_goes_on(site: Site, command: Command, monkeypa
     def interrupt() -> None:
         signal.pthread_kill(main_thread, signal.SIGINT)
 
-    thread = later(site, lambda: None, lambda: None, interrupt)
+    thread = later(site, "cheap", interrupt)
     done = command("job", "logs", "-f", job.id)
     thread.join()
     assert done.code == 130 and done.out == "one\n" and f"left running; `rackrate job logs -f {job.id}`" in done.err
 
     answers = iter(["go on", "cancel"])
     monkeypatch.setattr(follow, "_ask_person", lambda: next(answers))
-    thread = later(site, lambda: None, lambda: None, interrupt, lambda: jobs.write(job.id, b"two\n"), lambda: None, interrupt)
+    thread = later(site, "cheap", interrupt, lambda: jobs.write(job.id, b"two\n"), interrupt)
     done = command("job", "logs", "-f", job.id)
     thread.join()
     assert done.out == "one\ntwo\n" and done.code == 1 and jobs.kept[job.id].cause == "cancelled"
