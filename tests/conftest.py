@@ -9,6 +9,7 @@ Property tests look at the same examples each time, so that what passes here pas
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -17,6 +18,9 @@ from hypothesis import settings
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # four processes share the cores already
     os.environ.setdefault(_threads, "1")
+
+gc.disable()
+"""While all tests are imported nothing becomes garbage, and what was imported is never looked through again (`gc.freeze`)."""
 
 settings.register_profile("repeatable", derandomize=True, max_examples=60)
 settings.load_profile("default" if os.environ.get("RACKRATE_EXPLORE") else "repeatable")
@@ -68,3 +72,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((place for place, part in enumerate(SLOW) if part in item.path.as_posix()), len(SLOW)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()
+    gc.enable()

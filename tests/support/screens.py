@@ -12,6 +12,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from tests.support import at_rest
 from tests.support.fleets import Clock, small_fleet
 from tests.support.wording import well_worded
 from tui.fleet import Fleet
@@ -19,6 +20,8 @@ from tui.ui.app import RackrateApp
 from tui.ui.screens.fleet import FleetScreen
 from tui.ui.theme import DARK
 from tui.ui.widgets.fleet_table import FleetTable
+
+at_rest.install()
 
 
 def make_app(fleet: Fleet | None = None, clock: Clock | None = None, **options: Any) -> tuple[RackrateApp, Clock]:
