@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import ClassVar
 
 from agent.recipes.entry import main
 from agent.recipes.settings import Machine, setting
@@ -20,6 +21,8 @@ RECIPES = ("vision", "language", "recommender")
 @dataclass(frozen=True, kw_only=True)
 class Calibrate(Machine):
     """A short, repeatable measurement of a node, for prices of work instead of hours."""
+
+    TELLS: ClassVar[str] = "One JSON line a round and a figure goes to stdout; nothing is kept."
 
     recipes: str = setting("vision,language,recommender", "whose speed is measured, with their settings as they ship; none: none of them")
     changes: str = setting("", "other settings of them, such as language.width=768,language.layers=12")

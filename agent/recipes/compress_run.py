@@ -209,7 +209,7 @@ class Compressing:
 def original(folder: str, data: str) -> tuple[Checkpoint, Any, Any]:
     """The newest whole checkpoint of a training, its settings and its task. Raises `CheckpointFault` and `WrongSettings`."""
     if not folder:
-        raise WrongSettings("--checkpoint: which folder of checkpoints is to be compressed?")
+        raise WrongSettings("--checkpoint: which folder of checkpoints is to be compressed? The first line of a training names its own.")
     path = Path(folder)
     if not path.is_dir():
         raise CheckpointFault(f"--checkpoint {folder} {'is no folder' if path.exists() else 'does not exist'} on this node.")

@@ -25,6 +25,7 @@ WAIT_SECONDS = 0.2
 PIECE_BYTES = 1 << 20
 SHORT_BYTES = 1 << 20
 _COUNTING = threading.Lock()
+CREDENTIALS = "; boto3 looks for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, for ~/.aws, and for the node's role"
 NO_BOTO3 = "--data {data} needs boto3, which is not installed here: `pip install boto3`, or copy the data to a folder."
 
 
@@ -171,4 +172,5 @@ class Bucket:
 
 
 def _told(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    told = " ".join(str(error).split())[:200] or type(error).__name__
+    return told.rstrip(".") + CREDENTIALS * (type(error).__name__ == "NoCredentialsError")

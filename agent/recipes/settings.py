@@ -61,6 +61,7 @@ class Settings(Machine):
 
 
 Kind = TypeVar("Kind")
+TELLS = "One JSON line a step goes to stdout. SIGTERM or SIGUSR1: it saves, and goes on from there when run again."
 
 
 def shown(kind: type[Any]) -> list[Field[Any]]:
@@ -105,7 +106,7 @@ def _parser(kind: type[Any], name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=(prog := f"python -m agent.recipes.{name}"), usage=f"{prog} [--settings FILE.toml] [--SETTING VALUE ...]",
         description=(kind.__doc__ or "").split("\n")[0], allow_abbrev=False,
-        epilog="One JSON line a step goes to stdout. SIGTERM or SIGUSR1: it saves, and goes on from there when run again.",
+        epilog=getattr(kind, "TELLS", TELLS),
     )  # fmt: skip
     parser.add_argument("--settings", metavar="FILE.toml", help="a file of these settings; flags beat it")
     for one in shown(kind):

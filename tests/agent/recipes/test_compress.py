@@ -186,7 +186,7 @@ def test_it_compresses_the_other_recipes_too(recipe: str, tmp_path: Path) -> Non
         ({"methods": "prune,shrink"}, "--methods shrink: there is no such method; prune, cut, quantise, distil."),
         ({"prune": 1.0}, "--prune 1 leaves nothing, or everything: it is below 1."),
         ({"usd_per_hour": "much"}, "--usd-per-hour much: it has to be a number above 0, as in 1.21."),
-        ({"checkpoint": ""}, "--checkpoint: which folder of checkpoints is to be compressed?"),
+        ({"checkpoint": ""}, "--checkpoint: which folder of checkpoints is to be compressed? The first line of a training names its own."),
         ({"checkpoint": "/nowhere/at/all"}, "--checkpoint /nowhere/at/all does not exist on this node."),
     ],
 )
