@@ -89,3 +89,14 @@ async def test_an_empty_list_says_what_would_fill_it() -> None:
         assert "There are no budgets yet." in text(app) and "[[budgets]]" in text(app) and 'amount = "5000"' in text(app)
         await press(pilot, "enter")
         assert app.screen.SCOPE == "budgets"  # type: ignore[attr-defined]
+
+
+async def test_on_the_narrowest_screens_an_event_names_its_node_and_an_alert_its_rule_and_node() -> None:
+    app, clock = make_app(job_fleet())
+    async with running(app, (20, 5)) as pilot:
+        app.fleet.apply("gpu-01", wire.AlertEvent(alert=alert("gpu-01", rule="gpu_lost", severity="critical")), clock.at)
+        await tick(app, pilot, clock, 6)
+        await press(pilot, "E")
+        assert "! gpu-01 …" in text(app)
+        await press(pilot, "a")
+        assert "✗ gpu lost gpu-01" in text(app)

@@ -70,6 +70,17 @@ ALERT_COLUMNS: tuple[Column, ...] = (
 )
 
 
+NARROW_CELLS = 34
+"""Below it there is one column."""
+BRIEF = _column("brief", "ALERT", 4, 1, lambda row: brief_text(row.alert))
+
+
+def brief_text(alert: wire.Alert) -> str:
+    """`✗ gpu lost v100-01`: all that a very narrow screen has room for."""
+    sign = "-" if alert.paused_until is not None else "✗" if alert.severity == "critical" else "!"
+    return f"{sign} {alert.rule.replace('_', ' ')} {alert.node}".rstrip()
+
+
 class AlertTable(LineTable):
     """Rows are alerts, by node and key."""
 
@@ -83,7 +94,8 @@ class AlertTable(LineTable):
 
     def on_resize(self, event: events.Resize) -> None:
         self.forget()
-        self._shown = _growing(fit(ALERT_COLUMNS, self.room)[0], self.room)
+        narrow = self.room < NARROW_CELLS
+        self._shown = [(BRIEF, self.room)] if narrow else _growing(fit(ALERT_COLUMNS, self.room)[0], self.room)
         self.set_titles([(c.id, c.title, cells, c.align == "right") for c, cells in self._shown], ("", False))
 
     def cells_of(self, key: str) -> Cells:
@@ -105,7 +117,7 @@ def _growing(shown: list[tuple[Column, int]], room: int) -> list[tuple[Column, i
 
 def _style(column: Column, alert: wire.Alert) -> str:
     match column.id:
-        case "severity":
+        case "severity" | "brief":
             return "dim" if alert.paused_until is not None else "lost" if alert.severity == "critical" else "idle"
         case "money":
             return "idle" if alert.usd_per_hour else "dim"

@@ -58,6 +58,11 @@ class EventsTable(ArrangedTable):
                 self._sets[place] = [*shown[:-1], (shown[-1][0], shown[-1][1] + max(0, self.room - used))]
         self._show_titles()
 
+    @property
+    def _names_nodes(self) -> bool:
+        """A column says of which node it is; on narrow screens the sentence must."""
+        return any(column.id == "node" for column, _ in self.shown_columns)
+
     def order_rows(self, now: float) -> None:
         """Whoever stands on the newest event stays on the newest."""
         on_newest = self.sort_column.id == "when" and self._descending and self.position(self.cursor_key) == 0
@@ -97,7 +102,8 @@ class EventsTable(ArrangedTable):
     def cell(self, row: EventLook, column: Column, cells: int, now: float) -> Line:
         event = row.event
         if column.id == "what":
-            return ((f"{SIGNS[event.level]} ", _STYLES[event.level]), (fitted(column.text(row, now), cells - 2), "text"))
+            text = column.text(row, now) if self._names_nodes else event.text.removeprefix("node ")
+            return ((f"{SIGNS[event.level]} ", _STYLES[event.level]), (fitted(text, cells - 2), "text"))
         text = when_text(event.at, row.at, self._zone) if column.id == "when" else column.text(row, now)
         style = {"when": "dim", "age": "text", "kind": "accent", "node": "strong"}[column.id]
         return ((fitted(text, cells, right=column.align == "right"), style),)

@@ -170,6 +170,8 @@ class LineTable(ScrollView, can_focus=True):
             if keys is not None and key not in keys:
                 continue
             if (old := self._cells.get(key)) is None:
+                if keys is None:
+                    self._refresh_line(index)  # what stands there is of before, and was forgotten
                 continue
             new = self.cells_of(key)
             if columns := [i for i, cell in enumerate(new) if cell != old[i]]:
