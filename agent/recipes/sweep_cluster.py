@@ -111,12 +111,12 @@ def head(meet: Gang | None, cpus: int, gpus: int) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="rr-", dir="/tmp"))  # short: it holds sockets, whose paths may have 107 characters
     with _children(), (folder / "ray.log").open("ab") as out:
         process = _start(
-            ["--head", "--port", str(port), "--node-ip-address", host, "--include-dashboard", "false", "--temp-dir", str(folder),
-             "--ray-client-server-port", str(_free_port())],
+            ["--head", "--port", str(port), "--node-ip-address", host, "--include-dashboard", "false", "--no-monitor",
+             "--temp-dir", str(folder), "--ray-client-server-port", str(_free_port())],
             cpus, gpus, out,
         )  # fmt: skip
         try:
-            if not _reached(host, port, HEAD_SECONDS, process):
+            if not (_reached(host, port, HEAD_SECONDS, process) and _whole(folder, HEAD_SECONDS, process)):
                 raise NodeLost(f"Ray has not started: {_tail(folder / 'ray.log')}")
             yield f"{host}:{port}"
         finally:
@@ -230,6 +230,16 @@ def _reached(
     limit = time.monotonic() + seconds
     while time.monotonic() < limit and (process is None or process.poll() is None) and not stopped:
         if _answers(host, port):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def _whole(folder: Path, seconds: float, process: subprocess.Popen[bytes]) -> bool:
+    """Whether also the part of Ray that runs actors is there: the port answers long before, and clients wait little."""
+    limit = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < limit:
+        if (folder / "session_latest" / "sockets" / "raylet").exists():
             return True
         time.sleep(0.2)
     return False

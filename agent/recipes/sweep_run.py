@@ -90,7 +90,10 @@ class Sweep:
 
         logging.getLogger("ray").setLevel(logging.ERROR)
         with self._stop.kept():  # Ray puts its own handler there
-            ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+            try:
+                ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+            except (RuntimeError, ConnectionError, TimeoutError) as error:
+                raise cluster.NodeLost(f"Ray has started and does not answer: {str(error).splitlines()[0]}") from None
         try:
             self._wait_for_nodes()
             if self._stop.asked:
