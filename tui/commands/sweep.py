@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import re
 import secrets
 import shutil
 import tempfile
@@ -60,7 +61,7 @@ def sweep(context: Context, arguments: argparse.Namespace) -> int:
         context.query([wanted.on])
     with _program(path, asked, wanted) as packed, context.nodes(wanted.at) as nodes:
         task = Submission(context, arguments, wanted, packed, nodes)
-        with _budget_named(path, asked):
+        with _key_named(path, asked, wanted):
             if arguments.dry_run:
                 return asyncio.run(task.dry_run())
             parts = asyncio.run(task.submit())
@@ -68,16 +69,20 @@ def sweep(context: Context, arguments: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _budget_named(path: Path, asked: Sweep) -> Iterator[None]:
-    """Where a node says that it cannot keep a budget, the key is named."""
+def _key_named(path: Path, asked: Sweep, wanted: Wanted) -> Iterator[None]:
+    """Where a node says that it cannot keep a budget, or has too few GPUs, what made the job ask for them is named."""
     from tui.job_nodes import Refused
 
     try:
         yield
     except Refused as error:
-        if asked.budget is None or "a budget needs" not in str(error):
-            raise
-        raise WrongUsage(f"{path}: `budget`: {error}") from None
+        said = str(error)
+        if asked.budget is not None and "a budget needs" in said:
+            raise WrongUsage(f"{path}: `budget`: {said}") from None
+        if asked.gpus and re.search("GPUs? (are|is) asked for, but this node has", said):
+            key, need = "`trials_at_a_time` and `gpus_per_trial`", f"{asked.at_once} trials with {asked.gpus} GPU{'s' * (asked.gpus > 1)} each"
+            raise WrongUsage(f"{path}: {key}: {need} take {wanted.spec.gpus} on each node; {said}") from None
+        raise
 
 
 def _asked(path: Path, arguments: argparse.Namespace) -> Sweep:
