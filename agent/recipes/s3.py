@@ -6,14 +6,17 @@ object that became another one is an error, never a mixture. Amazon S3 API: List
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import io
 import os
+import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -24,6 +27,7 @@ WAIT_SECONDS = 0.2
 """Before the second attempt; twice as long before each further one."""
 PIECE_BYTES = 1 << 20
 SHORT_BYTES = 1 << 20
+LOCK = ".lock"
 _COUNTING = threading.Lock()
 CREDENTIALS = "; boto3 looks for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, for ~/.aws, and for the node's role"
 NO_BOTO3 = "--data {data} needs boto3, which is not installed here: `pip install boto3`, or copy the data to a folder."
@@ -38,7 +42,8 @@ class Bucket:
         if not self._bucket:
             raise DataFault(f"--data {data} names no bucket: it is written s3://BUCKET/PREFIX.")
         self._prefix = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
-        self._folder = Path(cache or os.environ.get("RACKRATE_CACHE_DIR") or Path(tempfile.gettempdir()) / "rackrate-data")
+        named = cache or os.environ.get("RACKRATE_CACHE_DIR")
+        self._folder = Path(named) if named else _own_folder()
         self._objects: dict[str, tuple[int, str]] | None = None
         self._made: Any = None
         self.fetched_bytes = 0
@@ -84,12 +89,17 @@ class Bucket:
 
     def _opened(self, name: str, first: int, end: int) -> BinaryIO:
         kept = self._kept(name, first, end)
-        try:
-            opened = kept.open("rb")
-            self.hits += 1
-            return opened
-        except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            return self._hit(kept)
+        with _alone(kept.parent):
+            with contextlib.suppress(FileNotFoundError):
+                return self._hit(kept)
             return self._fetched(name, kept, first, end)
+
+    def _hit(self, kept: Path) -> BinaryIO:
+        opened = kept.open("rb")
+        self.hits += 1
+        return opened
 
     def _listed(self) -> Mapping[str, tuple[int, str]]:
         """Name below the prefix -> (bytes, ETag). Raises `DataFault`."""
@@ -169,6 +179,34 @@ class Bucket:
             raise OSError(errno.EIO, _told(error)) from None
         time.sleep(WAIT_SECONDS * 2**failed)
         return failed + 1
+
+
+def _own_folder() -> Path:
+    """Below the one that all users of the node share. Raises `DataFault` where somebody else made it: what is in it is taken for data."""
+    folder = Path(tempfile.gettempdir()) / f"rackrate-data-{os.getuid()}"
+    with contextlib.suppress(OSError):  # of a full disk the first object tells
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+            raise DataFault(f"{folder} belongs to somebody else: name another folder for what is kept of S3, with --cache.")
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Other ranks of this node want the same piece at the same moment: one fetches it, where the file system has locks."""
+    handle = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError:
+        pass  # then each fetches for itself
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _told(error: BaseException) -> str:

@@ -195,8 +195,8 @@ class Trainer:
             event="start", recipe=self.task.name, step=self.step, steps=settings.steps, ranks=self.team.world,
             parallel=self.kind, device=self.team.device.type, precision=self.precision,
             parameters=sum(one.numel() for one in self.plain.parameters()),
-            checkpoints=str(self.folder.absolute()) if self.folder else None, dataset=source.version, samples_an_epoch=source.samples, batch_size=settings.batch_size,
-            **self.task.about,
+            checkpoints=str(self.folder.absolute()) if self.folder else None, dataset=source.version,
+            samples_an_epoch=source.samples, batch_size=settings.batch_size, **self.task.about,
         )  # fmt: skip
 
     def _stops(self, why: str) -> None:
@@ -215,9 +215,7 @@ class Trainer:
     def accuracy(self) -> float | None:
         """Of the samples that are kept apart; each rank judges its share. None: there are none."""
         source, place, parts = self.task.source, self.team.place, self.team.data
-        if not source.held_out:
-            return None
-        held = source.held
+        held = source.held if source.held_out else ()
         if not held:
             return None
         numbers = list(held[place::parts])

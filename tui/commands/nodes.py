@@ -183,7 +183,8 @@ async def _ask(client):  # noqa: ANN001, ANN202 - agent.client is imported lazil
 
 def _greeting(info) -> str:  # noqa: ANN001
     gpus = f"{len(info.gpus)} x {info.gpus[0].model}" if info.gpus else "no GPUs"
-    kind = info.instance_type or "no instance type: give it one in agent.toml to see its cost"
+    priced = f"${info.usd_per_hour} an hour" if info.usd_per_hour else "no instance type: give it one in agent.toml to see its cost"
+    kind = info.instance_type or priced
     return fmt.clean(f"{info.node}: {gpus}, {kind}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,18 @@ def test_click_logs_are_streamed_and_the_first_step_needs_but_a_part_of_them(buc
     assert again.order(200, 0).step(150) == same.step(150) and again._files.fetched_bytes == 0 and files.fetched_bytes == fetched  # type: ignore[attr-defined]
 
 
+def test_what_several_ranks_want_at_once_is_fetched_once(bucket: Any) -> None:
+    bucket.put_object(Bucket="sets", Key="large/a.bin", Body=bytes(3 << 20))
+    ranks = [Bucket("s3://sets/large") for _ in range(4)]
+    for one in ranks:
+        one.names([".bin"])
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda one: one.piece("a.bin", 5, 2 << 20), ranks))
+    assert {len(piece) for piece in found} == {2 << 20} and sum(one.fetched_bytes for one in ranks) == 2 << 20
+    for one in ranks:
+        one._client.close()
+
+
 def test_a_cut_connection_is_taken_up_where_it_broke(bucket: Any, moto_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "WAIT_SECONDS", 0.01)
     content = os.urandom(400_000)
@@ -136,7 +149,7 @@ def test_a_connection_that_never_holds_ends_in_a_sentence(bucket: Any, moto_port
             read(files, "a.bin")
         files._client.close()
         assert proxy.cut >= s3.ATTEMPTS
-    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()], "nothing half is left"
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != s3.LOCK], "nothing half is left"
 
 
 def test_an_object_that_was_replaced_meanwhile_is_an_error_and_never_a_mixture(bucket: Any) -> None:
@@ -170,6 +183,18 @@ def test_what_is_not_there_is_a_sentence(bucket: Any, data: str, sentence: str) 
     with pytest.raises(DataFault) as wrong:
         TextFolder(data, 32, 0)
     assert sentence in str(wrong.value)
+
+
+def test_each_user_of_a_node_has_a_folder_that_nobody_else_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RACKRATE_CACHE_DIR", raising=False)
+    monkeypatch.setattr(s3.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert Bucket(PLACE)._folder == tmp_path / f"rackrate-data-{os.getuid()}"
+    assert Bucket(PLACE)._folder.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "elsewhere").mkdir()
+    Bucket(PLACE)._folder.rmdir()
+    (tmp_path / f"rackrate-data-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataFault, match="belongs to somebody else: name another folder for what is kept of S3, with --cache"):
+        Bucket(PLACE)
 
 
 def test_without_boto3_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
