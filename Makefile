@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 # Compiled modules are kept, whatever the environment says: each of some hundred processes would compile them anew.
 test: $(VENV)/.test
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q agent pricing tui
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:cacheprovider -n 5 --dist loadfile --no-loadscope-reorder
 
 # The property tests with new and more examples, and more kills and jobs: what they find becomes an @example.
 explore: $(VENV)/.test

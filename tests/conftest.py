@@ -1,7 +1,8 @@
 """The slowest files begin first, so that with several processes nothing waits for them at the end.
 
 A file's tests stay together in one process, which makes their fixtures once; those of the files in SPREAD, which wait much
-and share little, go to whichever process is free (`make test`).
+and share little, go to whichever process is free (`make test`). The last ones in the order are those of tests/ui, a second
+each: no process stands still for long while another one ends.
 
 Property tests look at the same examples each time, so that what passes here passes elsewhere; with RACKRATE_EXPLORE=1
 (`make explore`) they look for new ones, and for more (tests/support/examples.py).
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # four processes share the cores already
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the processes share the cores already
     os.environ.setdefault(_threads, "1")
 
 gc.disable()
@@ -32,10 +33,9 @@ SLOW = (
     "end_to_end/test_kill.py",
     "terminal/",
     "end_to_end/",
-    "ui/test_actions.py",
-    "ui/test_app.py",
-    "ui/test_snapshots.py",
     "ui/test_every_action.py",
+    "ui/test_snapshots.py",
+    "ui/test_blast_nothing.py",
     "agent/test_simulate.py",
     "agent/test_daemon.py",
     "agent/test_schema.py",
@@ -45,10 +45,7 @@ SPREAD = (
     "end_to_end/test_job_kills.py",
     "end_to_end/test_kill.py",
     "end_to_end/test_spot_run.py",
-    "ui/test_actions.py",
-    "ui/test_app.py",
-    "ui/test_snapshots.py",
-    "ui/test_every_action.py",
+    "tests/ui/",
     "agent/test_simulate.py",
     "agent/test_daemon.py",
     "tui/test_watch.py",
@@ -65,7 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = super()._split_scope(nodeid)
-            return nodeid if path.endswith(SPREAD) else path
+            return nodeid if any(part in path for part in SPREAD) else path
 
     return Scheduling(config, log)
 

@@ -14,8 +14,6 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlite_utils import Database
-from sqlite_utils.migrations import Migrations
 
 from pricing import ledger_schema
 from pricing.attribution import attribute
@@ -33,6 +31,7 @@ from pricing.owned import Commitment
 from pricing.price_steps import constant
 from pricing.rates import Pricing
 from pricing.report import COST_PARTS, Report, Row
+from pricing.sqlite_file import apply_steps
 from pricing.terms import Terms
 from pricing.usage import WHOLE_SHARE, Placed, Usage
 from tests.support.usage import HOUR_MS, PriceList, plain_costs, random_record, take_all
@@ -289,9 +288,7 @@ def test_two_programs_that_look_at_once_write_a_correction_once(tmp_path: Path) 
 def test_a_ledger_of_the_first_version_gains_the_tables_and_keeps_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with closed_at_end(sqlite3.connect(path, isolation_level=None)) as connection:
-        steps = Migrations("rackrate-ledger")
-        steps(name="0001_first")(ledger_schema._first)
-        steps.apply(Database(connection, execute_plugins=False))
+        apply_steps(connection, "rackrate-ledger", {"0001_first": ledger_schema._first})
         connection.execute("INSERT INTO nodes (name) VALUES ('kept')")
         connection.execute(f"PRAGMA application_id = {ledger_schema.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 1")
