@@ -33,6 +33,7 @@ from tui.ui.widgets.status import FilterBar, Footer, StatusLine
 EXAMPLE = "vision total>100 idle>0 !search"
 MOST_BACK = 120
 """Months that can be looked back."""
+_NOTHING_THEN: Sequence[Line] = ((("  Of this month nothing was in the ledger yet.", "strong"),),)
 _NOTHING: tuple[Line, ...] = (
     (("  Nothing was recorded in this month.", "strong"),),
     (),
@@ -145,7 +146,9 @@ class CostsScreen(TableScreen):
             return ((("  " + fmt.clean(self._groups.error), "lost"),),)
         if groups is None:
             return _READING
-        return ((("  No group matches this filter. Esc clears it.", "dim"),),) if groups.report.rows else _NOTHING
+        if groups.report.rows:
+            return ((("  No group matches this filter. Esc clears it.", "dim"),),)
+        return _NOTHING if self.rackrate.travel is None else _NOTHING_THEN
 
     def sums(self) -> tuple[Line, ...]:
         """Of the rows that are shown; of all rows they are the report's own totals."""
