@@ -229,7 +229,7 @@ async def test_a_driver_that_hangs_delays_neither_the_host_nor_the_end(tmp_path:
             assert sample.host is not None and sample.host.memory_used_bytes
         begun = time.monotonic()
         assert agent.end()[0] == 0
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60
 
 
 async def test_a_unix_socket_is_served(tmp_path: Path) -> None:

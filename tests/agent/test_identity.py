@@ -212,14 +212,14 @@ def test_services_that_never_answer_cost_the_limit_and_no_more(deaf: str) -> Non
     begin = time.monotonic()
     found = resolve(NodeConfig(), endpoints=dict.fromkeys(CLOUDS, deaf), timeout_seconds=0.2, environ=NOTHING)
     assert found.cloud is None
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_a_resolver_that_hangs_does_not_hold_up_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
     def hang(*_: object, **__: object) -> list[object]:
-        release.wait(30)
+        release.wait(600)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
@@ -227,7 +227,7 @@ def test_a_resolver_that_hangs_does_not_hold_up_the_answer(monkeypatch: pytest.M
     try:
         found = resolve(NodeConfig(), endpoints={"aws": "http://metadata.invalid"}, timeout_seconds=0.2, environ=NOTHING)
         assert found.cloud is None
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 60
     finally:
         release.set()
         for thread in threading.enumerate():

@@ -80,7 +80,7 @@ def back_to_the_fleet(terminal: Tmux) -> None:
         return False
 
     time.sleep(0.5)
-    assert terminal.until(is_there, 30), terminal.text()
+    assert terminal.until(is_there), terminal.text()
 
 
 def test_every_screen_takes_its_keys_and_survives_10x3_and_back(agents: Agents) -> None:
@@ -125,24 +125,24 @@ def test_a_paste_is_no_key_a_copy_reaches_the_buffer_and_another_client_sees_a_w
         assert "drain" not in terminal.text().split("\n")[4]
 
         terminal.keys("Home", "y")
-        assert terminal.until(lambda: terminal.tell("show-buffer").strip() == agents.names[0], 10), terminal.text()
+        assert terminal.until(lambda: terminal.tell("show-buffer").strip() == agents.names[0]), terminal.text()
         terminal.wait("copied")
 
         for size in ((120, 40), (80, 24)):
             client = SlowTerminal(["-c", f"import os; os.execvp('tmux', {terminal.attach_command()!r})"], size)
             try:
                 client.wait(b"IDLE $/H")
-                assert terminal.until(lambda: terminal.value("#{session_attached}") == "1", 5)
-                assert terminal.until(lambda: f"{size[0]}x{size[1] - 1}" == terminal.value("#{window_width}x#{window_height}"), 10)  # noqa: B023
+                assert terminal.until(lambda: terminal.value("#{session_attached}") == "1")
+                assert terminal.until(lambda: f"{size[0]}x{size[1] - 1}" == terminal.value("#{window_width}x#{window_height}"))  # noqa: B023
                 client.newest = b""
                 client.send(b"j")
                 client.wait(b"Simulated nodes run no jobs")
                 terminal.wait("Simulated nodes run no jobs")
                 client.send(b"\x1b")
                 terminal.wait("IDLE $/H")
-                assert terminal.until(lambda: "quit" in terminal.text().rstrip().split("\n")[-1], 10), "the footer is the last line"
+                assert terminal.until(lambda: "quit" in terminal.text().rstrip().split("\n")[-1]), "the footer is the last line"
                 terminal.tell("detach-client", "-s", "a")
-                assert terminal.until(lambda: terminal.value("#{session_attached}") == "0", 5)
+                assert terminal.until(lambda: terminal.value("#{session_attached}") == "0")
             finally:
                 client.close()
         terminal.keys("j")
@@ -156,13 +156,13 @@ def test_a_paste_is_no_key_a_copy_reaches_the_buffer_and_another_client_sees_a_w
 def test_mouse_reports_of_old_terminals_are_clicks_and_no_letters(agents: Agents) -> None:
     terminal = SlowTerminal(["-m", "tui.cli", "--config", str(agents.config)], (160, 40))
     try:
-        terminal.wait(agents.names[2].encode(), 30)
+        terminal.wait(agents.names[2].encode())
         for column in (33 + 80, 33 + 100, 255):  # the first is `q`, the others are no UTF-8
             terminal.send(b"\x1b[M \x71\x22".replace(b"\x71", bytes([column])) + b"\x1b[M#" + bytes([column]) + b"\x22")
         terminal.send(b"\xff\xfe\x80")
         terminal.newest = b""
         terminal.send(b"a")
-        terminal.wait("› ".encode(), 15)
+        terminal.wait("› ".encode())
     finally:
         terminal.close()
 
@@ -195,6 +195,6 @@ def test_in_gnu_screen_it_draws_copies_through_it_and_ends(agents: Agents, tmp_p
         terminal.keys("Home")
         terminal.keys("y")
         terminal.wait("copied")
-        assert terminal.until(lambda: terminal.tell("show-buffer").strip() == agents.names[0], 10), terminal.text()
+        assert terminal.until(lambda: terminal.tell("show-buffer").strip() == agents.names[0]), terminal.text()
         terminal.keys("q")
         terminal.wait("screen is terminating")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, timedelta
 from decimal import Decimal
@@ -298,13 +297,11 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_it_at_once_without_a_word(home: Path, number: int, code: int) -> None:
-    process = watching(home)
+    process = watching(home, "--every", "1h")
     assert "watching 2 nodes: 2 live" in first_line(process)
-    began = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code and err == "" and "\x1b" not in out
-    assert time.monotonic() - began < 10
 
 
 def test_it_ends_when_its_reader_goes_away_and_does_not_wait_for_the_next_line(home: Path) -> None:
@@ -327,5 +324,5 @@ def test_nodes_that_die_are_said_and_nodes_that_never_answered_are_exit_code_3(h
     process.communicate(timeout=60)
     assert process.returncode == 0
     never = watching(home, "--for", "1s")
-    out, err = never.communicate(timeout=30)
+    out, err = never.communicate(timeout=60)
     assert never.returncode == 3 and "0 live, 0 stale, 2 lost" in out and out.count("never heard") == 2 and not err

@@ -146,12 +146,12 @@ def test_nobody_there_is_a_clause() -> None:
 
 def test_gcp_answers_at_once_first_and_then_when_the_node_is_preempted() -> None:
     with metadata_service("gcp") as service:
-        cloud = Gcp(Service(service.url, 2.0), poll_seconds=20.0)
+        cloud = Gcp(Service(service.url, 2.0), poll_seconds=300.0)
         assert cloud.preempted() == ()
         threading.Timer(0.1, lambda: service.values.update({"instance/preempted": "TRUE"})).start()
         begun = time.monotonic()
         (found,) = cloud.preempted()
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 60
     assert (found.kind, found.at, found.lead_seconds) == ("terminate", None, 30.0)
 
 
@@ -276,11 +276,11 @@ def test_a_document_without_events_is_no_answer() -> None:
 
 def test_a_call_that_waits_is_ended_by_interrupt() -> None:
     with metadata_service("gcp", faults={"/": "hang"}) as service:
-        one = Service(service.url, 30.0)
+        one = Service(service.url, 300.0)
         threading.Timer(0.1, one.interrupt).start()
         begun = time.monotonic()
         with pytest.raises(Unanswered):
             one.ask("/x", {})
         with pytest.raises(Unanswered):
             one.ask("/x", {})
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 60
