@@ -137,12 +137,18 @@ def charts(
         yield ""
     for one in moving[MOST_CHARTS:]:
         amounts = [amount for _, amount in one.steps if amount is not None]
-        span = f"{min(amounts)} to {max(amounts)}" if amounts else "not known"
-        yield f"{one.title}: {span} {one.currency}, {len(one.steps)} changes (choose it with --zone or --region)"
+        span = f"{_four(min(amounts))} to {_four(max(amounts))} {one.currency}" if amounts else "not known"
+        yield f"{one.title}: {span}, {len(one.steps)} changes (choose it with --zone or --region)"
     for one in series:
         if len(one.steps) <= 1:
             amount = one.steps[0][1]
-            yield f"{one.title}: {'not known' if amount is None else f'{amount:f} {one.currency}'} all the time"
+            yield f"{one.title}: {'not known' if amount is None else f'{_four(amount)} {one.currency}'} all the time"
+
+
+def _four(amount: Decimal) -> str:
+    """To four digits behind the point, and no noughts at the end: `10.2055`, `9`."""
+    text = f"{amount:.4f}"
+    return text.rstrip("0").rstrip(".")
 
 
 def _chart(

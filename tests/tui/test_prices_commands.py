@@ -156,7 +156,7 @@ def test_history_draws_each_line_and_tells_its_steps(run: Run, tmp_path: Path) -
 
 def test_history_without_a_book_shows_the_one_price_that_ships(run: Run) -> None:
     shown = run("prices", "history", "p4d.24xlarge", "--region", "us-east-1", "--buy", "on_demand")
-    assert shown.code == 0 and "21.957642 USD all the time" in shown.out and "no history is kept" in shown.out
+    assert shown.code == 0 and "21.9576 USD all the time" in shown.out and "no history is kept" in shown.out
     missing = run("prices", "history", "p4d.24xlarge", "--region", "mars-north-1")
     assert missing.code == 1 and "in mars-north-1 is known" in missing.err
     near = run("prices", "history", "p4d.24xlarg")
