@@ -24,7 +24,7 @@ from agent.recipes.checkpoints import Checkpoint, Checkpoints
 from agent.recipes.data import Batch, BrokenFiles, Loaded, Source, Steps, generator, loader, mix
 from agent.recipes.entry import different
 from agent.recipes.faults import CheckpointFault, DataFault, OutOfMemory, RecipeFault, WrongSettings
-from agent.recipes.journal import Journal
+from agent.recipes.journal import Journal, patience
 from agent.recipes.pace import Pace
 from agent.recipes.ranks import Ranks
 from agent.recipes.scalars import Scalars
@@ -326,7 +326,8 @@ class Trainer:
         if capacity is not None and not self.optimizer.state:  # its averages come with the first step
             capacity -= 2 * sum(one.numel() * one.element_size() for one in self.plain.parameters())
         alone = copy.deepcopy(self.plain) if self.team.world > 1 else self.plain  # gradients of its own wake no other rank
-        fits = memory.fitting(lambda size: self._attempt(alone, _cut(batch, slice(size))), piece, fixed, capacity)
+        with patience(f"{piece} samples at once do not fit; smaller batches are tried", speaks=self.team.first):
+            fits = memory.fitting(lambda size: self._attempt(alone, _cut(batch, slice(size))), piece, fixed, capacity)
         return OutOfMemory(memory.sentence(self.step + 1, piece, self.team.world, settings.accumulate, fits, where))
 
     def _attempt(self, model: nn.Module, batch: Batch) -> int | None:
