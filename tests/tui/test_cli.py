@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.support.cli import Done, rackrate, rackrate_inside, write_config
-from tui.demo import NODES, simulated_fleet
+from tui import demo
+from tui.demo import NODES
 
 NODE_KEYS = {
     "node", "state", "age_seconds", "instance_type", "region", "zone", "purchase", "gpus", "usd_per_hour",
@@ -29,8 +31,8 @@ PROCESS_KEYS = {"pid", "user", "command", "memory_used_bytes", "utilization_rati
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    """A RACKRATE_HOME whose config.toml names the demo fleet."""
-    with simulated_fleet(seed=7) as (context, nodes):
+    """A RACKRATE_HOME whose config.toml names the demo fleet, with six hours of history: a day of it takes seconds to make."""
+    with patch.object(demo, "DAY_SECONDS", 6 * 3600), demo.simulated_fleet(seed=7) as (context, nodes):
         assert len(nodes) == NODES
         yield context.paths.config_file.parent
 
