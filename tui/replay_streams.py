@@ -23,11 +23,11 @@ from tui.record_codec import Doc, alter
 from tui.record_file import RecordFile
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-KEPT_SEGMENTS = 6
-KEPT_MARKS = 12
+KEPT_SEGMENTS = 4
+KEPT_MARKS = 6
+"""Whole states that are kept: each is as large as all that the fleet tells at once (4 MB of 1,000 nodes of 8 GPUs)."""
 MARK_CHUNKS = 4
 """After so many chunks a state is kept on the way; it takes about as long as going through a chunk."""
-"""Whole states that are kept: each is as large as all that the fleet tells at once (4 MB of 1,000 nodes of 8 GPUs)."""
 _frames = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]], strict=False).decode
 _parts = msgspec.msgpack.Decoder(list[msgspec.Raw], strict=False).decode
 _decode = msgspec.msgpack.Decoder(strict=False).decode
