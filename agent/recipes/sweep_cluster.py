@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import shutil
@@ -34,6 +35,8 @@ HEAD_SECONDS = 90.0
 JOIN_SECONDS = 120.0
 GONE_SECONDS = 5.0
 """So long the head may be silent before the others end."""
+SHORT, PREFIX, LOCK = Path("/tmp"), "rr-", "lock"
+"""Where Ray's files are: the path of a socket may have 107 characters."""
 _SET_CHILD_SUBREAPER = 36
 
 
@@ -108,8 +111,10 @@ def _start(words: list[str], cpus: int, gpus: int, out: IO[bytes]) -> subprocess
 def head(meet: Gang | None, cpus: int, gpus: int) -> Iterator[str]:
     """HOST:PORT of a Ray that is this sweep's own."""
     host, port = (socket.gethostbyname(meet.host), meet.port) if meet else ("127.0.0.1", _free_port())
-    folder = Path(tempfile.mkdtemp(prefix="rr-", dir="/tmp"))  # short: it holds sockets, whose paths may have 107 characters
-    with _children(), (folder / "ray.log").open("ab") as out:
+    _tidy(SHORT)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT))
+    with _children(), (folder / LOCK).open("w") as lock, (folder / "ray.log").open("ab") as out:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         process = _start(
             ["--head", "--port", str(port), "--node-ip-address", host, "--include-dashboard", "false", "--no-monitor",
              "--temp-dir", str(folder), "--ray-client-server-port", str(_free_port())],
@@ -122,6 +127,15 @@ def head(meet: Gang | None, cpus: int, gpus: int) -> Iterator[str]:
         finally:
             ended(process)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tidy(parent: Path) -> None:
+    """What sweeps of this user left that were killed: nobody holds their locks."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError), (folder / LOCK).open("r+") as lock:
+            if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def join(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import importlib.util
 import json
@@ -206,6 +207,18 @@ def test_a_soft_stop_is_kept_until_somebody_can_act_on_it(lines: ModuleType) -> 
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_what_a_killed_sweep_left_of_ray_is_taken_away_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("rr-left", "rr-runs", "other"):
+        (tmp_path / name / "session").mkdir(parents=True)
+        (tmp_path / name / "lock").touch()
+    (tmp_path / "rr-new").mkdir()  # its lock is not there yet
+    (tmp_path / "rr-link").symlink_to(tmp_path / "other")
+    with (tmp_path / "rr-runs" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sweep_cluster._tidy(tmp_path)
+    assert {one.name for one in tmp_path.iterdir()} == {"rr-runs", "rr-new", "rr-link", "other"}
 
 
 def test_without_ray_or_with_a_plan_that_is_none_there_is_one_sentence(
