@@ -59,9 +59,8 @@ def bare() -> float:
 
 def shared() -> dict[str, float]:
     """CPU seconds a step of the first of two ranks, by kind."""
-    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.agent.recipes.small_language")
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, *launch, folder, "paces"]
+        command = [sys.executable, "-m", "tests.agent.recipes.small_ranks", "2", folder, "paces"]
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=600)
         return {str(kind): float(seconds) for kind, seconds in json.loads((Path(folder) / "paces.json").read_text()).items()}
 

@@ -1,8 +1,6 @@
 """A language training that takes a second on one core, shared by ranks in every way.
 
-    torchrun ... -m tests.agent.recipes.small_language FOLDER EXPERIMENT...
-
-Rank 0 writes what came of an experiment to FOLDER/EXPERIMENT.json.
+Rank 0 writes what came of an experiment to FOLDER/EXPERIMENT.json (small_ranks.py starts them).
 """
 
 from __future__ import annotations
@@ -13,9 +11,8 @@ import resource
 import shutil
 import signal
 import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -199,11 +196,10 @@ def dies(folder: Path, team: Ranks) -> None:
     trained(folder / "killed", journal, team, parallel="both", tensor_ranks=2, accumulate=2)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    place = Path(sys.argv[1])
+def experiments(place: Path, names: Sequence[str]) -> None:
+    """This rank's part of each; the first rank writes what came of it."""
     with ranks("cpu") as together:
-        for name in sys.argv[2:]:
+        for name in names:
             found = globals()[name](place, together)
             if together.first:
                 (place / f"{name}.json").write_text(json.dumps(found))

@@ -1,4 +1,4 @@
-"""Copies, shards of blocks and parts of matrices on two and four ranks (torchrun, gloo) against one process with the whole model."""
+"""Copies, shards of blocks and parts of matrices on two and four ranks (gloo) against one process with the whole model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -32,9 +34,8 @@ CLOSE = {"rel": 1e-4}
 """Sums in another order; the losses differ by more from step to step, and without the optimizer's averages."""
 
 
-def torchrun(count: int, folder: Path, *experiments: str) -> subprocess.CompletedProcess[str]:
-    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count))
-    command = [sys.executable, *launch, "-m", "tests.agent.recipes.small_language", str(folder), *experiments]
+def on_ranks(count: int, folder: Path, *experiments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.agent.recipes.small_ranks", str(count), str(folder), *experiments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
 
@@ -62,7 +63,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
     folder = tmp_path_factory.mktemp("two")
     trained(folder / "stopped-alone", stops(ALONE, 0))
     names = Two._fields[1:]
-    done = torchrun(2, folder, *names, "copies")
+    done = on_ranks(2, folder, *names, "copies")
     assert done.returncode == 0, done.stderr
     return Two(folder, *(json.loads((folder / f"{name}.json").read_text()) for name in names))
 
@@ -197,8 +198,8 @@ def test_an_infinite_gradient_on_one_rank_keeps_all_from_stepping_and_halves_the
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four ranks, of which two share each matrix, after one of them was killed with -9."""
     folder = tmp_path_factory.mktemp("four")
-    done = torchrun(4, folder, "dies")
-    assert done.returncode != 0 and "SIGKILL" in done.stderr, done.stderr
+    done = on_ranks(4, folder, "dies")
+    assert done.returncode == 128 + signal.SIGKILL, done.stderr
     return folder
 
 
@@ -210,6 +211,21 @@ def test_four_ranks_that_share_both_give_the_losses_of_one_and_killed_with_9_one
     found = trained(killed / "killed")["losses"]
     assert list(found) == list(range(5, 13)), "from the checkpoint of step 4"
     assert found == pytest.approx({step: plain["losses"][step] for step in found}, **CLOSE)
+
+
+def test_the_launcher_ends_in_one_sentence_with_the_code_of_the_rank_that_failed_first(tmp_path: Path) -> None:
+    rank = "import os, signal, sys; sys.exit(7) if sys.argv[1] == 'exits' else os.kill(os.getpid(), signal.SIGKILL)"
+    (tmp_path / "rank.py").write_text(rank)
+    script = (
+        "import sys; from agent.recipes.torchrun import main\n"
+        "for how in ('exits', 'dies'): print(main(['--standalone', '--nproc-per-node', '2', sys.argv[1], how]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "rank.py")], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["7", "137"], done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("rackrate: ")]
+    assert "Traceback" not in done.stderr and len(told) == 2
+    assert re.fullmatch(r"rackrate: rank [01] ended with exit code 7; the others were ended with it\.", told[0])
+    assert re.fullmatch(r"rackrate: rank [01] was killed by SIGKILL; the others were ended with it\.", told[1])
 
 
 # Checkpoints in shards
