@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -19,6 +20,12 @@ from hypothesis import settings
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the processes share the cores already
     os.environ.setdefault(_threads, "1")
+
+# A shell ignores SIGINT for what it starts in the background, `nohup` SIGHUP, and children would inherit that: tests send both.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 gc.disable()
 """While all tests are imported nothing becomes garbage, and what was imported is never looked through again (`gc.freeze`)."""

@@ -44,8 +44,8 @@ async def ask(app: Any, path: str, sent: list[MutableMapping[str, Any]] | None =
 async def test_a_node_that_hangs_does_not_delay_the_others() -> None:
     app = Outages(one_line, {"bad": STALL, "good": Faults()}, Clock(START + 1))
     hanging = asyncio.create_task(ask(app, "/nodes/bad/v1/sample"))
-    assert len(await asyncio.wait_for(ask(app, "/nodes/good/v1/sample"), 5)) == 3
-    assert len(await asyncio.wait_for(ask(app, "/healthz"), 5)) == 3
+    assert len(await asyncio.wait_for(ask(app, "/nodes/good/v1/sample"), 60)) == 3
+    assert len(await asyncio.wait_for(ask(app, "/healthz"), 60)) == 3
     assert not hanging.done()
     hanging.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
@@ -54,9 +54,9 @@ async def test_a_node_that_hangs_does_not_delay_the_others() -> None:
 async def test_a_node_answers_before_and_after_its_stall() -> None:
     clock = Clock(START - 1)
     app = Outages(one_line, {"bad": STALL}, clock)
-    assert len(await asyncio.wait_for(ask(app, "/nodes/bad/v1/node"), 5)) == 3
+    assert len(await asyncio.wait_for(ask(app, "/nodes/bad/v1/node"), 60)) == 3
     clock.now = END + 0.001
-    assert len(await asyncio.wait_for(ask(app, "/nodes/bad/v1/node"), 5)) == 3
+    assert len(await asyncio.wait_for(ask(app, "/nodes/bad/v1/node"), 60)) == 3
 
 
 async def test_an_open_stream_pauses_while_its_node_hangs() -> None:
@@ -76,7 +76,7 @@ async def test_an_open_stream_pauses_while_its_node_hangs() -> None:
     await asyncio.sleep(0.05)
     assert [message["type"] for message in sent] == ["http.response.start"]
     app.release()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
     assert len(sent) == 2
 
 
@@ -85,7 +85,7 @@ async def test_release_ends_every_wait_at_once() -> None:
     tasks = [asyncio.create_task(ask(app, "/nodes/bad/v1/node")) for _ in range(5)]
     await asyncio.sleep(0.01)
     app.release()
-    assert [len(messages) for messages in await asyncio.wait_for(asyncio.gather(*tasks), 5)] == [3] * 5
+    assert [len(messages) for messages in await asyncio.wait_for(asyncio.gather(*tasks), 60)] == [3] * 5
 
 
 async def test_a_flapping_node_cuts_its_streams_and_tells_the_app_that_the_client_left() -> None:
@@ -107,7 +107,7 @@ async def test_a_flapping_node_cuts_its_streams_and_tells_the_app_that_the_clien
     await asyncio.sleep(0)
     clock.now = 4.0
     gate.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
     assert left.is_set()
     assert [message.get("more_body") for message in sent] == [None, True, False]
 
@@ -115,10 +115,10 @@ async def test_a_flapping_node_cuts_its_streams_and_tells_the_app_that_the_clien
 async def test_nothing_fails_before_the_quiet_time_is_over() -> None:
     clock = Clock(START + 1)
     app = Outages(one_line, {"bad": STALL}, clock, not_before=START + 2)
-    assert len(await asyncio.wait_for(ask(app, "/nodes/bad/v1/node"), 5)) == 3
+    assert len(await asyncio.wait_for(ask(app, "/nodes/bad/v1/node"), 60)) == 3
     clock.now = START + 3
     hanging = asyncio.create_task(ask(app, "/nodes/bad/v1/node"))
     await asyncio.sleep(0.02)
     assert not hanging.done()
     app.release()
-    await asyncio.wait_for(hanging, 5)
+    await asyncio.wait_for(hanging, 60)

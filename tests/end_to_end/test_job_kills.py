@@ -121,7 +121,7 @@ def test_no_job_is_lost_or_started_twice_whenever_the_agent_is_killed(node: int,
             wait_for(lambda: all(job["state"] == "ended" for job in agent.jobs()), 30, lambda: str(agent.jobs(0)))
             agent.kill()
     wait_for(lambda: all(job["state"] == "ended" for job in agent.jobs()), 30, lambda: str(agent.jobs(0)))
-    wait_for(lambda: not agent.shims() and not agent.processes() and not agent.groups(), 10)
+    wait_for(lambda: not agent.shims() and not agent.processes() and not agent.groups(), 60)
     check_usage(agent, len(points))
 
 

@@ -111,7 +111,7 @@ def nothing_is_left(agent: JobAgent, id: str) -> None:
     """No process, cgroup or shim of the job: at once, for its end was told."""
     assert agent.marked(f"RACKRATE_JOB={id}") == []
     assert [group for group in agent.groups() if id in group.name] == []
-    wait_for(lambda: not agent.shims(id), 10)
+    wait_for(lambda: not agent.shims(id), 60)
     assert agent.job(id).get("left_behind", []) == []
 
 

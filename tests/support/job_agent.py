@@ -106,7 +106,7 @@ class JobAgent:
     def _first_sample(self, die_at: str) -> None:
         """Until then the node's GPUs are not known."""
         try:
-            wait_for(lambda: self.http.get("/v1/sample").status_code == 200, 20)
+            wait_for(lambda: self.http.get("/v1/sample").status_code == 200, 60)
         except httpx.HTTPError:
             if die_at == "none":
                 raise
