@@ -21,7 +21,8 @@ from tests.support.job_agent import JobAgent, usage_rows, wait_for
 from tests.support.nvml import compiler
 from tests.support.one_ray import one_ray
 
-pytest.importorskip("ray", reason="the extra `sweep` is not installed")
+for needed in ("ray", "hyperopt"):
+    pytest.importorskip(needed, reason="the extra `sweep` is not installed")
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the stand-in of NVML needs a C compiler: money needs GPUs")
 
 SLOW = 300.0
@@ -48,6 +49,7 @@ max_steps = 8
 grace = 2
 reduction = 2
 budget = "40usd"
+search = "hyperopt"
 seed = 3
 [space]
 rate = { uniform = [0.0, 1.0] }
