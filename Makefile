@@ -11,7 +11,8 @@ demo: $(VENV)/.demo
 
 # Compiled modules are kept, whatever the environment says: each of some hundred processes would compile them anew.
 test: $(VENV)/.test
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q agent pricing tui
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m compileall -q agent pricing tui tests/support
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.support.rewritten
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p no:cacheprovider -n 5 --dist loadfile --no-loadscope-reorder
 
 # The property tests with new and more examples, and more kills and jobs: what they find becomes an @example.
