@@ -5,6 +5,7 @@ Invariant: a node that fell silent is an alert too; a price that is not known is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,10 +22,11 @@ from tui.columns import Column, fit
 from tui.query import Predicate
 from tui.query_rows import ALERT_WORDS, AlertLook
 from tui.ui import actions
-from tui.ui.lines import Line, fitted, joined
+from tui.ui.lines import Line, fitted, joined, width, wrapped
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.widgets.header import Header
 from tui.ui.widgets.line_table import Cells, LineTable
+from tui.ui.widgets.lines_view import RaisedLines
 from tui.ui.widgets.status import FilterBar, Footer, StatusLine
 
 EXAMPLE = "severity:critical rule:idle age>20m cost>2 user:me"
@@ -37,6 +39,8 @@ NOTHING: tuple[Line, ...] = (
     (("  [alerts] in agent.toml", "key"), ("    sets the limits of a node", "dim")),
     (("  E", "key"), ("                         shows alerts that are over", "dim")),
 )
+WHOLE_FROM_ROWS, WHOLE_ROWS = 16, 2
+WORDS = (("critical", "lost"), ("warning", "idle"), ("paused", "dim"))
 NO_MATCH: tuple[Line, ...] = ((("  No alert matches this filter. Esc clears it.", "dim"),),)
 
 
@@ -142,6 +146,7 @@ class AlertsScreen(RackrateScreen):
     def compose(self) -> ComposeResult:
         yield Header()
         yield AlertTable(self._gpu_index)
+        yield RaisedLines(id="whole")
         yield FilterBar(ALERT_WORDS, EXAMPLE)
         yield StatusLine(self.rackrate.clock)
         yield Footer("alerts")
@@ -176,17 +181,30 @@ class AlertsScreen(RackrateScreen):
         table.set_keys(list(table.alerts))
         table.refresh_rows()
         table.drop_rows(set(table.alerts))
-        self.query_one(StatusLine).show_line(self._summary(found, table.cursor_key))
+        alert = self.alert_here()
+        whole = self._show_whole(alert)
+        self.query_one(StatusLine).show_line(self._summary(found, None if whole else alert))
 
-    def _summary(self, found: list[wire.Alert], key: str | None) -> Line:
-        width = self.app.size.width
-        alert = self.query_one(AlertTable).alerts.get(key or "")
-        applied = self.query_one(FilterBar).applied
+    def _show_whole(self, alert: wire.Alert | None) -> bool:
+        """What is under the cursor in full, where there are lines for it."""
+        pane, (columns, rows) = self.query_one("#whole", RaisedLines), self.app.size
+        pane.display = rows >= WHOLE_FROM_ROWS and alert is not None
+        if pane.display and alert is not None:
+            pane.styles.height = WHOLE_ROWS
+            pane.show(wrapped(fmt.clean(message_text(alert, self.rackrate.now())), "text", columns - 1, " ")[:WHOLE_ROWS])
+        return pane.display
+
+    def _summary(self, found: list[wire.Alert], alert: wire.Alert | None) -> Line:
+        """How many, by how bad they are; the sentence of `alert`, where it has no lines of its own."""
+        applied, cells = self.query_one(FilterBar).applied, self.app.size.width
         query: Line = ((f" /{applied} ", "key"),) if applied else ()
-        count: Line = (*query, (f" {len(found)} alert{'s' * (len(found) != 1)}", "text"))
-        if alert is None:
-            return count
-        return joined([count, ((fitted(fmt.clean(alert.message), max(0, width - 16)).rstrip(), "dim"),)], "   ", width)
+        count: Line = (*query, (f" {fmt.counted(len(found), 'alert')}", "text"))
+        if alert is not None:
+            room = max(0, cells - width(count) - 3)
+            return (*count, ("   ", "dim"), (fitted(fmt.clean(alert.message), room).rstrip(), "dim"))
+        counts = Counter(map(severity_text, found))
+        words: list[Line] = [((f"{counts[word]} ", style), (word, "dim")) for word, style in WORDS if counts[word]]
+        return joined([count, *words], "   ", cells)
 
     def on_line_table_moved(self, event: LineTable.Moved) -> None:
         self.redraw()
