@@ -35,7 +35,7 @@ HEAD_SECONDS = 90.0
 JOIN_SECONDS = 120.0
 GONE_SECONDS = 5.0
 """So long the head may be silent before the others end."""
-SHORT, PREFIX, LOCK = Path("/tmp"), "rr-", "lock"
+SHORT, PREFIX, LOCK, OPEN, LOG = Path("/tmp"), "rr-", "lock", "r", "ray.log"
 """Where Ray's files are: the path of a socket may have 107 characters."""
 _SET_CHILD_SUBREAPER = 36
 
@@ -111,22 +111,31 @@ def _start(words: list[str], cpus: int, gpus: int, out: IO[bytes]) -> subprocess
 def head(meet: Gang | None, cpus: int, gpus: int) -> Iterator[str]:
     """HOST:PORT of a Ray that is this sweep's own."""
     host, port = (socket.gethostbyname(meet.host), meet.port) if meet else ("127.0.0.1", _free_port())
-    _tidy(SHORT)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT))
-    with _children(), (folder / LOCK).open("w") as lock, (folder / "ray.log").open("ab") as out:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _place() as folder, _children(), (folder / LOG).open("ab") as out:
         process = _start(
             ["--head", "--port", str(port), "--node-ip-address", host, "--include-dashboard", "false", "--no-monitor",
-             "--temp-dir", str(folder), "--ray-client-server-port", str(_free_port())],
+             "--temp-dir", str(folder / OPEN), "--ray-client-server-port", str(_free_port())],
             cpus, gpus, out,
         )  # fmt: skip
         try:
             if not (_reached(host, port, HEAD_SECONDS, process) and _whole(folder, HEAD_SECONDS, process)):
-                raise NodeLost(f"Ray has not started: {_tail(folder / 'ray.log')}")
+                raise NodeLost(f"Ray has not started: {_tail(folder / LOG)}")
             yield f"{host}:{port}"
         finally:
             ended(process)
-            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _place() -> Iterator[Path]:
+    """Of this node's Ray, and nobody else's: Ray itself lets everybody write where its sockets are."""
+    _tidy(SHORT)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT))
+    try:
+        with (folder / LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tidy(parent: Path) -> None:
@@ -144,17 +153,16 @@ def join(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> int:
         if stopped:
             return 0
         raise NodeLost(f"the sweep's first node was not reached at {meet.host}:{meet.port} within {JOIN_SECONDS:.0f} s.")
-    with _children(), tempfile.TemporaryFile() as out:
-        process = _start(["--address", f"{socket.gethostbyname(meet.host)}:{meet.port}"], cpus, gpus, out)
+    with _place() as folder, _children(), (folder / LOG).open("ab") as out:
+        address = f"{socket.gethostbyname(meet.host)}:{meet.port}"
+        process = _start(["--address", address, "--temp-dir", str(folder / OPEN)], cpus, gpus, out)
         try:
             silent = 0.0
             while silent < GONE_SECONDS and not stopped and process.poll() is None:
                 time.sleep(1)
                 silent = 0.0 if _answers(meet.host, meet.port) else silent + 1
             if process.poll() is not None and _answers(meet.host, meet.port) and not stopped:
-                out.seek(0)
-                words = [line for line in out.read().decode("utf-8", "replace").splitlines() if line.strip()]
-                raise NodeLost(f"Ray has ended on this node: {words[-1].strip() if words else 'it says nothing'}")
+                raise NodeLost(f"Ray has ended on this node: {_tail(folder / LOG)}")
         finally:
             ended(process)
     return 0
@@ -253,7 +261,7 @@ def _whole(folder: Path, seconds: float, process: subprocess.Popen[bytes]) -> bo
     """Whether also the part of Ray that runs actors is there: the port answers long before, and clients wait little."""
     limit = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < limit:
-        if (folder / "session_latest" / "sockets" / "raylet").exists():
+        if (folder / OPEN / "session_latest" / "sockets" / "raylet").exists():
             return True
         time.sleep(0.2)
     return False
