@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import NamedTuple
 
 import pytest
@@ -11,7 +12,7 @@ from textual.screen import ModalScreen
 
 from tests.support.examples import EXPLORE
 from tests.support.screens import press, running, text
-from tests.support.snapshots import MODES, SIZES, Money, money, opened, prepared
+from tests.support.snapshots import LONGEST_SECONDS, MODES, SIZES, Money, money, opened, prepared
 from tui.fleet import Fleet
 from tui.ui import actions
 from tui.ui.action import SCREENS, Action, Scope
@@ -193,9 +194,8 @@ async def tried(app: RackrateApp, pilot: Pilot[None], action: Action, wanted: Se
         await pilot.click(offset=(5, 12))
     else:
         await press(pilot, wanted.key or action.keys[0])
-    for _ in range(15):
-        if app._exception is not None or holds(app, wanted.after, before):
-            break
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while app._exception is None and not holds(app, wanted.after, before) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
         await pilot.pause()
     fault = app._exception
