@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from agent.recipes import sweep_cluster as cluster
+from agent.recipes.alone import alone
 from agent.recipes.faults import CheckpointFault
 from agent.recipes.journal import Journal
 from agent.recipes.sweep_money import Money
@@ -32,9 +33,16 @@ PLAN = "plan.json"
 def run(plan: Plan, work: Path) -> int:
     """This node's part; the exit code."""
     checkpoints = Path(os.environ.get("RACKRATE_CHECKPOINT_DIR") or "checkpoints").absolute()
-    checkpoints.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # told of right below
+        checkpoints.mkdir(parents=True, exist_ok=True)
     meet, gpus = cluster.gang(), cluster.own_gpus()
-    _same(plan, checkpoints, here=meet is None or meet.here)
+    here = meet is None or meet.here
+    with alone(checkpoints) if here else contextlib.nullcontext():
+        _same(plan, checkpoints, here=here)
+        return _part(plan, work, checkpoints, meet, gpus)
+
+
+def _part(plan: Plan, work: Path, checkpoints: Path, meet: cluster.Gang | None, gpus: int) -> int:
     cpus = cluster.prepare(plan, work, checkpoints, gpus)
     stop = Stop()
     if meet is not None and not meet.here:

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from agent.recipes import sweep, sweep_cluster, sweep_plan, sweep_process, sweep_run
-from agent.recipes.faults import WrongSettings
+from agent.recipes.alone import alone
+from agent.recipes.faults import CheckpointFault, WrongSettings
 from agent.recipes.journal import Journal
 from agent.recipes.sweep_money import Money, cost
 from agent.recipes.sweep_plan import Plan, filled, planned
@@ -300,3 +301,14 @@ def test_an_actor_that_gets_no_step_starts_nothing(tmp_path: Path, monkeypatch: 
     assert not used._run._over(0)
     used.reset_config({"number": 2, "values": {"rate": 0.5}})
     assert used._run is None and sorted(one.name for one in (tmp_path / "checkpoints" / "trials").iterdir()) == ["0001"]
+
+
+def test_two_runs_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
+    with alone(tmp_path):
+        with pytest.raises(CheckpointFault, match=rf"{tmp_path} is in use by another run \(process {os.getpid()} on .+\); wait"):
+            with alone(tmp_path):
+                pass
+    with alone(tmp_path):
+        pass
+    with pytest.raises(CheckpointFault, match="checkpoints cannot be kept there"), alone(tmp_path / "none"):
+        pass
