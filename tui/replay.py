@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from agent import wire
-from pricing.garbage import paused
 from tui.errors import Failed
 from tui.fleet import LOST_SECONDS, Fleet
 from tui.past import POINTS
@@ -24,7 +23,7 @@ from tui.record_codec import WORDS, Doc, unpack
 from tui.record_file import RecordFile, faults
 from tui.replay_events import Happened, apply, decoded, over
 from tui.replay_past import PastRows
-from tui.replay_streams import Streams
+from tui.replay_streams import Streams, seldom_searched
 
 if TYPE_CHECKING:
     from pricing.catalog import Catalog
@@ -125,7 +124,7 @@ class Recording:
             return clock - (at_ms - heard_ms) / 1000
 
         changes = self._state(session, at_ms)
-        with self._streams.turn, paused():
+        with self._streams.turn, seldom_searched():
             documents, past = self._documents(at_ms, at_ms - past_seconds * 1000)
             for happened in self._in_order(changes, documents):
                 if happened.node in fleet:

@@ -11,11 +11,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pricing.garbage import paused
 from tui.events import LOOK_SECONDS, Event, EventLog
 from tui.record import Key
 from tui.record_codec import WORDS, Doc
 from tui.replay_events import Happened, apply
+from tui.replay_streams import seldom_searched
 from tui.replay_time import moment
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ReplayLog:
 
     def until(self, at_ms: int) -> Told:
         """What had been noted by a moment."""
-        with self._turn, paused():
+        with self._turn, seldom_searched():
             session = self._recording.session(at_ms)[0]
             if self._fleet is None or session != self._session or not self._starts_ms <= at_ms <= self._at_ms + self._span_ms():
                 self._begin(session, at_ms)

@@ -7,6 +7,7 @@ counts. Nothing is decoded that is not needed: a jump in a large fleet reads fro
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import zlib
 from bisect import bisect_right
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pricing.garbage import paused
+from pricing import garbage
 from tui.record import TICK_MS, Key
 from tui.record_codec import Doc, alter
 from tui.record_file import RecordFile
@@ -35,6 +36,15 @@ _encode = msgspec.msgpack.Encoder().encode
 _key = msgspec.msgpack.Decoder(tuple[int, str, str, msgspec.Raw], strict=False).decode
 _ARRAY = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 """First bytes of an array: a document as a whole, with its key."""
+
+
+SELDOM = 20_000
+"""Objects between two searches for garbage that are seldom enough."""
+
+
+def seldom_searched() -> contextlib.AbstractContextManager[None]:
+    """Around what makes 100,000s of objects. The app searches seldom by itself: one long search at the end would hold its loop."""
+    return contextlib.nullcontext() if gc.get_threshold()[0] >= SELDOM else garbage.paused()
 
 
 class Chunk(NamedTuple):
@@ -119,7 +129,7 @@ class Streams:
     def state(self, segment: int, at_ms: int, since_ms: int | None = None, watch: Watch | None = None) -> State:
         """All documents of a segment at a moment; `watch` is told of what happened after `since_ms`."""
         base_ms = at_ms if since_ms is None else min(since_ms, at_ms)
-        with self.turn, paused():
+        with self.turn, seldom_searched():
             state = self._nearest(segment, base_ms)
             if watch is not None:
                 self.advance(state, base_ms)
