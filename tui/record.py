@@ -34,6 +34,12 @@ LEVEL = 6
 encode = msgspec.msgpack.encode
 
 
+def _raw(change: Any) -> msgspec.Raw:
+    return msgspec.Raw(encode(change))
+
+
+_UNCHANGED = _raw({})
+
 Key = tuple[int, str, str]
 """Number of the node, kind (`sample`, `job`), and the job's id."""
 
@@ -151,7 +157,7 @@ class Recorder:
         self._heard += 1
         due = self._sampled_ms.get(ident, 0) + self._every_ms - EARLY_MS
         if now_ms < due and key in self._numbers:
-            self._put(key, now_ms, {})  # heard, so that its age is right
+            self._put(key, now_ms, _UNCHANGED)  # heard, so that its age is right
             return
         self._sampled_ms[ident] = now_ms
         self._document(key, now_ms, view.links.whole(sample))  # a stream tells of links only when they are news
@@ -211,16 +217,16 @@ class Recorder:
         before = self._docs.get(key)
         self._docs[key] = doc
         if before is not None and key in self._numbers:
-            self._put(key, now_ms, growth(before, doc))
+            self._put(key, now_ms, _raw(growth(before, doc)))
         elif self._segment_ms:
             self._numbers[key], self._next = self._next, self._next + 1
-            self._put(key, now_ms, [*key, pack(doc)])
+            self._put(key, now_ms, _raw([*key, pack(doc)]))
         self._heard_ms[key] = now_ms
 
     def _gone(self, key: Key) -> None:
         self._heard_ms.pop(key, None)
         if self._docs.pop(key, None) is not None and key in self._numbers:
-            self._put(key, self._now_ms(), None)
+            self._put(key, self._now_ms(), _raw(None))
             del self._numbers[key]
 
     def _put(self, key: Key, now_ms: int, change: Any) -> None:

@@ -1,7 +1,7 @@
 """The last minutes of a live fleet, kept beside it by the recorder in a temporary file, to step back into.
 
 Invariant: never more than `MOST_BYTES` and `MOST_SECONDS`; of a large fleet each node's sample is kept less often, so that it
-costs the app about as much as one hundred nodes a second. The file is gone when the app ends, however it ends.
+costs the app about as much as fifty nodes a second. The file is gone when the app ends, however it ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tui.replay import Recording
 
 MOST_SECONDS = 1800
 MOST_BYTES = 32 << 20
-NODES_A_SECOND = 100
+NODES_A_SECOND = 50
 WRITE_SECONDS = 5.0
 PRUNE_WRITES = 12
 """Every so many writes the oldest is dropped."""
