@@ -111,6 +111,7 @@ class Recorder:
         self._alerts: dict[int, set[str]] = {}
         self._sampled_ms: dict[int, int] = {}
         self._doubted: set[int] = set()
+        self._failing: set[int] = set()
         self._heard = 0
 
     # -- what is heard -----------------------------------------------------------------------------------------------
@@ -120,16 +121,18 @@ class Recorder:
         ident = self._ids.get(view.name)
         if ident is None:
             return
+        if type(event) is wire.SampleEvent:  # nearly all are: before what takes longer to tell apart
+            self._take_sample(ident, event.sample, view)
+            if ident in self._failing:
+                self._answers(ident)
+            if ident in self._doubted:
+                self._doubted.discard(ident)
+                self._reconcile(ident, view)
+            return
         match event:
-            case wire.SampleEvent(sample=sample):
-                self._take_sample(ident, sample, view)
-                self._note(ident, "error", "", None)
-                if ident in self._doubted:
-                    self._doubted.discard(ident)
-                    self._reconcile(ident, view)
             case wire.NodeEvent(node=info):
                 self._note(ident, "info", "", msgspec.json.encode(info))
-                self._note(ident, "error", "", None)
+                self._answers(ident)
                 self._doubted.add(ident)
             case wire.AlertEvent(alert=alert):
                 self._take_alert(ident, alert)
@@ -140,8 +143,15 @@ class Recorder:
 
     def failed(self, view: NodeView) -> None:
         """The connection to a node broke."""
-        if view.name in self._ids:
-            self._note(self._ids[view.name], "error", "", msgspec.json.encode(view.error or ""))
+        ident = self._ids.get(view.name)
+        if ident is not None:
+            self._failing.add(ident)
+            self._note(ident, "error", "", msgspec.json.encode(view.error or ""))
+
+    def _answers(self, ident: int) -> None:
+        """There is no error any more."""
+        self._failing.discard(ident)
+        self._note(ident, "error", "", None)
 
     def seeded(self, view: NodeView) -> None:
         """A whole list of jobs came."""
@@ -229,10 +239,10 @@ class Recorder:
             self._put(key, self._now_ms(), _raw(None))
             del self._numbers[key]
 
-    def _put(self, key: Key, now_ms: int, change: Any) -> None:
+    def _put(self, key: Key, now_ms: int, change: msgspec.Raw) -> None:
         at = (now_ms - self._segment_ms) // TICK_MS
-        self._changed += bool(change)
-        self._records.setdefault(self._numbers[key], []).extend((at, msgspec.Raw(encode(change))))
+        self._changed += change is not _UNCHANGED
+        self._records.setdefault(self._numbers[key], []).extend((at, change))
         self._heard_ms[key] = now_ms
 
     def take(self) -> Batch:
