@@ -24,7 +24,7 @@ from tui import terminal
 from tui.fleet import Fleet, Totals
 from tui.fleet_jobs import JobCounts
 from tui.money_files import MoneyFiles
-from tui.ui import actions
+from tui.ui import actions, garbage
 from tui.ui.asking import Asking
 from tui.ui.background import Background
 from tui.ui.clipboard import Copying
@@ -64,6 +64,8 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
     TITLE = "rackrate"
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
+    collects_garbage = False
+    """Whether it decides when, instead of Python: see `tui.ui.garbage`."""
     BINDINGS: ClassVar = actions.bindings("app")
     CSS = """
     Screen { background: $background; color: $foreground; }
@@ -137,6 +139,8 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
 
     def on_mount(self) -> None:
         self.set_interval(TICK_SECONDS, self.tick)
+        if self.collects_garbage:
+            self.set_timer(TICK_SECONDS / 2, self._begin_collecting)
         self.app_resume_signal.subscribe(self, lambda _: self._repaint())
         if not self.is_headless:
             self.set_interval(terminal.HEARTBEAT_SECONDS, self._check_tty)
@@ -152,6 +156,10 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         if self._ledger_path is not None and self._client_for is not None:
             self.set_timer(FIRST_SECONDS, self.sync_ledger)
             self.set_interval(EVERY_SECONDS, self.sync_ledger)
+
+    def _begin_collecting(self) -> None:
+        garbage.settle()
+        self.set_interval(TICK_SECONDS, garbage.collect)
 
     async def on_unmount(self) -> None:
         await self.asking.close()

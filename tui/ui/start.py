@@ -5,7 +5,6 @@ Invariant: the terminal's encoding, its limits and its size are made right befor
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tui import terminal
 from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet
-from tui.ui import actions
+from tui.ui import actions, garbage
 from tui.ui.app import RackrateApp
 from tui.ui.governor import Governor
 
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
     from tui.replay_money import MoneyThen
 
 BYTES_PER_KILOBIT = 125
-GC_ALLOCATIONS, GC_YOUNG = 20_000, 100
-"""Samples hold no cycles, and looking for some among those of 1,000 nodes costs more than drawing them: seldom, and only among
-what is young."""
-
-
 def exit_line(fleet: Fleet, clock: Callable[[], float], seconds: float) -> str:
     """`watched 12 nodes for 10 m: $312.40/h, idle $45.20/h`."""
     totals = fleet.totals(clock())
@@ -79,7 +73,8 @@ def run(
 
 
 def _run(app: RackrateApp) -> int:
-    gc.set_threshold(GC_ALLOCATIONS, GC_YOUNG, GC_YOUNG)
+    garbage.begin()
+    app.collects_garbage = True
     app.run(mouse=terminal.mouse_works())
     for sentence in app.unsent():
         print(f"rackrate: {sentence}", file=sys.stderr)
