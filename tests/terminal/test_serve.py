@@ -181,7 +181,7 @@ def test_in_a_browser_the_fleet_is_shown_takes_keys_and_each_tab_is_a_process_th
         downloads: list[Any] = []
         first.on("download", lambda download: downloads.append(download))
         first.keyboard.press("c")
-        shows(first, "› costs", "(idle)")
+        shows(first, "› costs", "by project", "TOTAL▾", "llm")
         first.keyboard.press("e")
         shows(first, "to the browser")
         until(lambda: first.wait_for_timeout(100) or bool(downloads), "the export does not reach the browser")

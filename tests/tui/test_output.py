@@ -15,4 +15,5 @@ def test_of_many_nodes_that_fail_at_once_the_first_are_named_and_the_others_coun
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert out == "" and lines[:MOST_FAILURES] == [f"rackrate: n{number}: silent" for number in range(min(count, MOST_FAILURES))]
-    assert lines[MOST_FAILURES:] == ([f"rackrate: and {count - 20:,} more nodes; `rackrate nodes --json` has the `error` of each"] * (count > 20))
+    more = "1 more node" if count == 21 else f"{count - 20:,} more nodes"
+    assert lines[MOST_FAILURES:] == ([f"rackrate: and {more}; `rackrate nodes --json` has the `error` of each"] * (count > 20))
