@@ -37,6 +37,7 @@ from agent.client_jobs import JobCalls
 from agent.client_nodes import NodeCalls
 from agent.client_reading import Reader
 from agent.client_tls import fingerprint_of, peer_certificate, pinned_context, public_context, same_fingerprint
+from agent.endless import BODY
 from agent.transport import CONNECTIONS, ENDLESS, KEEPALIVE_SECONDS, PlainTransport
 from agent.version import VERSION_HEADER
 
@@ -147,7 +148,7 @@ class AgentClient(JobCalls, NodeCalls):
                 raise self._refusal(response.status_code, await response.aread())
             if not response.headers.get("content-type", "").startswith("application/x-ndjson"):
                 raise NotAnAgent(self._not_an_agent("its stream is of another kind"))
-            async for chunk in response.aiter_raw():
+            async for chunk in response.extensions.get(BODY) or response.aiter_raw():
                 for event in lines.feed(chunk):
                     yield event
 

@@ -170,8 +170,12 @@ def report(kind: str, result: dict[str, float], streams: dict[str, float] | None
     if "paint" in result:
         print(f"{'':<10} first paint {result['paint']:.2f} s ({result['paint'] / FIRST_PAINT_SECONDS:.2f} x budget); "
               f"key to paint, 29th of 30: {result['key']:.0f} ms ({result['key'] / 100:.2f} x budget)", flush=True)  # fmt: skip
-        print(f"{'':<10} {TROUBLED / 10:.0f} % of the nodes hang and {TROUBLED / 10:.0f} % flap; longest stall of the loop {result['stall']:.0f} ms "
+        print(f"{'':<10} {_troubled_percent():.1f} % of the nodes hang and as many flap; longest stall of the loop {result['stall']:.0f} ms "
               f"({result['stall'] / STALL_SECONDS / 1000:.2f} x budget), while screens of money are opened first {result['opening']:.0f} ms", flush=True)  # fmt: skip
+
+
+def _troubled_percent() -> float:
+    return int(os.environ["RACKRATE_BENCH_TROUBLED"]) / 10
 
 
 def report_in_memory(kind: str, result: dict[str, float]) -> None:
@@ -265,7 +269,7 @@ def troubled(context):  # noqa: ANN001, ANN201
     from agent.client import Unreachable
 
     names = [node.name for node in context.config.nodes]
-    share = max(1, len(names) * TROUBLED // 1000)
+    share = len(names) * int(os.environ["RACKRATE_BENCH_TROUBLED"]) // 1000
     hanging, flapping = set(names[:share]), set(names[share : 2 * share])
 
     def client_for(node):  # noqa: ANN001, ANN202
@@ -359,6 +363,7 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--size", default="200x60")
+    parser.add_argument("--troubled", type=int, default=TROUBLED, help="of 1,000 nodes, how many hang and how many flap")
     parser.add_argument("--only", choices=(*CHILDREN, *IN_MEMORY), default=None)
     parser.add_argument("--child", choices=(*CHILDREN, *IN_MEMORY), help=argparse.SUPPRESS)
     parser.add_argument("--config", help=argparse.SUPPRESS)
@@ -368,6 +373,7 @@ def main() -> None:
     if options.child:
         child(options.child, Path(options.config))
         return
+    os.environ["RACKRATE_BENCH_TROUBLED"] = str(options.troubled)
     width, height = (int(part) for part in options.size.split("x"))
     print(f"{options.nodes} nodes x {options.gpus} GPUs at 1 Hz, {width}x{height}, {options.seconds:.0f} s each")
     with tempfile.TemporaryDirectory() as folder, fleet(options.nodes, options.gpus, Path(folder)) as config:
