@@ -1,7 +1,7 @@
-"""httpx's way to an agent over plain http, on asyncio's own streams: a third of the CPU less for each message of a stream.
+"""httpx's way to an agent over plain http, on asyncio's own streams: a pool for questions, `agent.endless` for what does not end.
 
 Invariant: it raises what httpx's own transport raises, for the same reasons. (That one reads through anyio, which enters a
-cancel scope and asks epoll anew for each chunk: 164 us a message against 105 us here, measured with 400 streams.)
+cancel scope and asks epoll anew for each chunk; both ways here open their connections by `_connected`.)
 """
 
 from __future__ import annotations

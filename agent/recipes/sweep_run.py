@@ -36,19 +36,13 @@ def run(plan: Plan, work: Path) -> int:
     with contextlib.suppress(OSError):  # told of right below
         checkpoints.mkdir(parents=True, exist_ok=True)
     meet, gpus = cluster.gang(), cluster.own_gpus()
-    here = meet is None or meet.here
-    with alone(checkpoints) if here else contextlib.nullcontext():
-        _same(plan, checkpoints, here=here)
-        return _part(plan, work, checkpoints, meet, gpus)
-
-
-def _part(plan: Plan, work: Path, checkpoints: Path, meet: cluster.Gang | None, gpus: int) -> int:
-    cpus = cluster.prepare(plan, work, checkpoints, gpus)
-    stop = Stop()
     if meet is not None and not meet.here:
-        return cluster.join(meet, cpus, gpus, stop.asked)
-    with cluster.head(meet, cpus, gpus) as address:
-        return Sweep(plan, checkpoints, stop, address, meet.nodes if meet else 1).run()
+        return cluster.join(meet, cluster.prepare(plan, work, checkpoints, gpus), gpus, Stop().asked)
+    with alone(checkpoints):
+        _same(plan, checkpoints)
+        cpus, stop = cluster.prepare(plan, work, checkpoints, gpus), Stop()
+        with cluster.head(meet, cpus, gpus) as address:
+            return Sweep(plan, checkpoints, stop, address, meet.nodes if meet else 1).run()
 
 
 class Stop:
@@ -72,11 +66,9 @@ class Stop:
         self.asked["now"] = True
 
 
-def _same(plan: Plan, folder: Path, *, here: bool) -> None:
+def _same(plan: Plan, folder: Path) -> None:
     """Raises `CheckpointFault` where the folder holds another sweep."""
     path = folder / PLAN
-    if not here:
-        return
     with contextlib.suppress(OSError, ValueError):
         before = json.loads(path.read_text())
         if changed := [key for key, value in plan.same().items() if before.get(key) != value]:
