@@ -5,6 +5,7 @@ Invariant: each instance has a server of its own on a private socket and kills o
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import shutil
 import subprocess
@@ -95,10 +96,25 @@ class Tmux:
             time.sleep(0.05)
         return holds()
 
-    def wait(self, needle: str, seconds: float = 60.0) -> str:
-        """The screen once `needle` is on it. AssertionError with the screen when it never is."""
-        assert self.until(lambda: needle in self.text(), seconds), f"{needle!r} is not on the screen:\n{self.text()}"
-        return self.text()
+    def when(self, holds: Callable[[str], bool], seconds: float = 60.0) -> str:
+        """The first picture of which it holds; AssertionError with the last one when there is none.
+
+        A picture may be taken while the terminal still reads the bytes of a frame, and after a change of its size while it
+        shows what it kept: whatever is asserted of one picture has to be asked of it here, together.
+        """
+        deadline = time.monotonic() + seconds
+        while not holds(shown := self.text()):
+            assert time.monotonic() < deadline, f"this never held:\n{inspect.getsource(holds)}\nof the screen:\n{shown}"
+            time.sleep(0.05)
+        return shown
+
+    def wait(self, *needles: str, seconds: float = 60.0) -> str:
+        """The picture in which each of `needles` stands."""
+        deadline = time.monotonic() + seconds
+        while missing := [needle for needle in needles if needle not in (shown := self.text())]:
+            assert time.monotonic() < deadline, f"{missing} are not on the screen:\n{shown}"
+            time.sleep(0.05)
+        return shown
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,8 +126,8 @@ def command(config: Path, *, before: str = "", after: str = "; echo code=$?=") -
 
 
 def ended_with(terminal: Tmux, code: int, seconds: float = 60) -> None:
-    assert terminal.until(lambda: f"code={code}=" in terminal.text(), seconds), terminal.text()
-    assert terminal.until(lambda: terminal.given_back, 2)
+    terminal.wait(f"code={code}=", seconds=seconds)
+    assert terminal.until(lambda: terminal.given_back, 10)
 
 
 def app_pid(terminal: Tmux) -> int:

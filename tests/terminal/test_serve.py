@@ -70,7 +70,7 @@ class Serving:
     def close(self) -> int:
         if self.process.poll() is None:
             self.process.terminate()
-        code = self.process.wait(15)
+        code = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
@@ -161,8 +161,10 @@ def test_in_a_browser_the_fleet_is_shown_takes_keys_and_each_tab_is_a_process_th
             def text() -> str:
                 return page.evaluate(READ) if page.evaluate("() => !!window.shown") else ""
 
-            until(lambda: all(part in text() for part in parts), lambda: f"{parts} are not on the screen:\n{text()}")
-            return text()
+            def whole() -> str:
+                return shown if all(part in (shown := text()) for part in parts) else ""
+
+            return until(whole, lambda: f"{parts} are not on the screen:\n{text()}")
 
         first = opened()
         screen = shows(first, f"{NODES} live", "IDLE $/H", "read-only")
@@ -196,11 +198,11 @@ def test_in_a_browser_the_fleet_is_shown_takes_keys_and_each_tab_is_a_process_th
 
         second = opened()
         shows(second, f"{NODES} live", "IDLE $/H")
-        assert len(serving.tabs()) == 2, "each tab is a process of its own, in a state of its own"
+        until(lambda: len(serving.tabs()) == 2, "each tab is a process of its own, in a state of its own"
         third = opened()
         shows(third, f"{MOST_TABS} tabs are open, which is the most")
         third.close()
-        assert len(serving.tabs()) == 2
+        until(lambda: len(serving.tabs()) == 2, "a tab beyond the most has a process")
 
         survivor = set(serving.tabs())
         second.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
@@ -31,6 +32,19 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
     running.close()
 
 
+def live_rows(shown: str) -> list[str]:
+    return [line for line in shown.split("\n") if re.search(r"^[▌> ] +live .*now", line)]
+
+
+def test_what_is_asserted_of_a_screen_is_asked_of_one_picture() -> None:
+    """A picture may be half drawn: `assert "x" in terminal.text()` is a race, `terminal.wait` and `terminal.when` are none."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Assert):
+                asked = [call for call in ast.walk(node.test) if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)]
+                assert not [call for call in asked if call.func.attr == "text"], f"{path.name}:{node.lineno}"  # type: ignore[attr-defined]
+
+
 def test_the_jobs_screen_and_the_form_take_keys_and_give_the_terminal_back(agents: Agents) -> None:
     with Tmux(command(agents.config), 80, 24) as terminal:
         terminal.wait(f"{NODES} live")
@@ -39,32 +53,27 @@ def test_the_jobs_screen_and_the_form_take_keys_and_give_the_terminal_back(agent
         terminal.keys("n")
         terminal.wait("nothing is sent before")
         terminal.keys("true", "Enter")
-        terminal.wait("All nodes here are simulated")
-        assert "true" in terminal.text()
+        terminal.wait("All nodes here are simulated", "true")
         terminal.keys("C-c")
         ended_with(terminal, 0)
 
 
 def test_the_fleet_at_80x24_then_a_node_then_the_end(agents: Agents) -> None:
     with Tmux(command(agents.config), 80, 24) as terminal:
-        shown = terminal.wait(f"{NODES} live")
-        for name in agents.names:
-            assert name in shown
-        assert "hidden" in shown and "q quit" in shown
+        terminal.wait(f"{NODES} live", *agents.names, "hidden", "q quit")
         terminal.keys("Enter")
-        shown = terminal.wait("PCIe")
-        assert agents.names[0] in shown
+        terminal.wait("PCIe", agents.names[0])
         terminal.keys("Escape")
         terminal.wait("IDLE $/H")
         terminal.keys("q")
+        terminal.wait(f"watched {NODES} nodes")
         ended_with(terminal, 0)
-        assert f"watched {NODES} nodes" in terminal.text()
 
 
 def test_the_ledger_is_synced_in_the_background_and_today_appears(agents: Agents) -> None:
     with Tmux(command(agents.config), 120, 30) as terminal:
         terminal.wait(f"{NODES} live")
-        assert terminal.until(lambda: re.search(r"today ~?\$\d", terminal.text()) is not None, 25), terminal.text()
+        terminal.when(lambda shown: re.search(r"today ~?\$\d", shown) is not None)
         terminal.keys("q")
         ended_with(terminal, 0)
 
@@ -109,20 +118,16 @@ def test_resizing_in_both_directions_leaves_a_whole_picture(agents: Agents) -> N
         terminal.resize(200, 60)
         terminal.wait("WHERE")
         terminal.resize(20, 5)
-        assert terminal.until(lambda: "IDLE" not in terminal.text(), 10)
-        terminal.wait(agents.names[0][:8], 10)
+        terminal.when(lambda shown: "IDLE" not in shown and agents.names[0][:8] in shown)
         terminal.resize(80, 24)
-        shown = terminal.wait("q quit")
-        assert terminal.until(lambda: terminal.text().count("IDLE $/H") == 1, 5), shown
-        assert len([line for line in terminal.text().split("\n") if " live " in line and "now" in line]) == NODES
+        terminal.when(lambda shown: "q quit" in shown and shown.count("IDLE $/H") == 1 and len(live_rows(shown)) == NODES)
 
 
 def test_ascii_is_drawn_where_the_encoding_knows_no_more(agents: Agents) -> None:
     with Tmux(command(agents.config), 100, 30, PYTHONIOENCODING="ascii") as terminal:
-        shown = terminal.wait(f"{NODES} live")
+        shown = terminal.when(lambda shown: f"{NODES} live" in shown and "quit" in shown and len(live_rows(shown)) == NODES)
         assert shown.isascii() and "\\u" not in shown
-        lines = [line for line in shown.split("\n") if re.search(r"^[> ] +live .*now", line)]
-        assert len({line.rstrip().rfind("now") for line in lines}) == 1, "columns stay aligned"
+        assert len({line.rstrip().rfind("now") for line in live_rows(shown)}) == 1, "columns stay aligned"
         terminal.keys("Enter")
         shown = terminal.wait("PCIe")
         assert shown.isascii() and "\\u" not in shown
@@ -170,9 +175,9 @@ def test_a_node_that_accepts_and_never_answers_freezes_nothing(agents: Agents, t
                 ("?", "On this screen"),
             ):
                 terminal.keys(key)
-                terminal.wait(answer, 3)
+                terminal.wait(answer, seconds=8)
             terminal.keys("q")
-            ended_with(terminal, 0, 8)
+            ended_with(terminal, 0, 15)
 
 
 def test_agents_that_die_become_lost_and_keep_their_last_values(tmp_path: Path) -> None:
@@ -181,11 +186,10 @@ def test_agents_that_die_become_lost_and_keep_their_last_values(tmp_path: Path) 
         with Tmux(command(agents.config), 80, 24) as terminal:
             terminal.wait(f"{NODES} live")
             agents.close()
-            terminal.wait(f"0 live · {NODES} stale", 15)
-            terminal.wait(f"{NODES} lost", 30)
-            row = next(line for line in terminal.text().split("\n") if agents.names[0] in line)
-            assert "lost" in row and re.search(r"\d+%", row)
-            terminal.wait("is not reach")
+            terminal.wait(f"0 live · {NODES} stale")
+            terminal.wait(f"{NODES} lost")
+            lost = re.compile(rf"lost .*{agents.names[0]}.*\d+%")
+            terminal.when(lambda shown: lost.search(shown) is not None and "is not reach" in shown)
             terminal.keys("q")
             ended_with(terminal, 0)
     finally:
@@ -197,10 +201,10 @@ def test_ctrl_z_suspends_and_fg_brings_it_back(agents: Agents) -> None:
     with Tmux(command(agents.config), 80, 24) as terminal:
         terminal.wait(f"{NODES} live")
         os.kill(app_pid(terminal), signal.SIGTSTP)
-        assert terminal.until(lambda: terminal.given_back, 10)
+        assert terminal.until(lambda: terminal.given_back)
         terminal.keys("fg", "Enter")
-        assert terminal.until(lambda: not terminal.given_back and "IDLE $/H" in terminal.text(), 15), terminal.text()
-        terminal.wait("q quit")
+        assert terminal.until(lambda: not terminal.given_back)
+        terminal.wait("IDLE $/H", "q quit")
         terminal.keys("q")
         terminal.wait("watched")
-        assert terminal.until(lambda: terminal.given_back, 2)
+        assert terminal.until(lambda: terminal.given_back)
