@@ -198,7 +198,7 @@ def test_in_a_browser_the_fleet_is_shown_takes_keys_and_each_tab_is_a_process_th
 
         second = opened()
         shows(second, f"{NODES} live", "IDLE $/H")
-        until(lambda: len(serving.tabs()) == 2, "each tab is a process of its own, in a state of its own"
+        until(lambda: len(serving.tabs()) == 2, "each tab is a process of its own, in a state of its own")
         third = opened()
         shows(third, f"{MOST_TABS} tabs are open, which is the most")
         third.close()

@@ -37,7 +37,7 @@ def live_rows(shown: str) -> list[str]:
 
 
 def test_what_is_asserted_of_a_screen_is_asked_of_one_picture() -> None:
-    """A picture may be half drawn: `assert "x" in terminal.text()` is a race, `terminal.wait` and `terminal.when` are none."""
+    """A picture may be half drawn: asserting `"x" in terminal.text()` is a race, `terminal.wait` and `terminal.when` are none."""
     for path in sorted(Path(__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Assert):
