@@ -16,7 +16,7 @@ import signal
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the processes share the cores already
     os.environ.setdefault(_threads, "1")
@@ -30,8 +30,11 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 gc.disable()
 """While all tests are imported nothing becomes garbage, and what was imported is never looked through again (`gc.freeze`)."""
 
-settings.register_profile("repeatable", derandomize=True, max_examples=60)
-settings.load_profile("default" if os.environ.get("RACKRATE_EXPLORE") else "repeatable")
+# A machine that stands still for a second is no fault of an example: neither deadlines nor "generation is slow".
+_patient: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("repeatable", derandomize=True, max_examples=60, **_patient)
+settings.register_profile("exploring", settings.get_profile("default"), **_patient)
+settings.load_profile("exploring" if os.environ.get("RACKRATE_EXPLORE") else "repeatable")
 
 SLOW = (
     "end_to_end/test_sweep.py",

@@ -255,6 +255,7 @@ def test_a_daemon_that_hangs_is_degraded_and_can_be_ended(fake_mps: FakeMps) -> 
     gpu.start()
     gpu.admit(A, Decimal("0.5"))
     server = fake_mps.start_server()
+    fake_mps.hang("ps")
     gpu._control._seconds = 0.4  # type: ignore[attr-defined]
     state = gpu.state()
     assert (state.state, "does not answer `get_server_list` within 0.4 s" in (state.reason or "")) == ("degraded", True)

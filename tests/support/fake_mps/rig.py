@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,19 @@ class FakeMps:
         self._children.append(child)
         self.ask(f"x_client {server} {child.pid} {self.uuid}")
         return child
+
+    def hang(self, command: str) -> None:
+        """Somebody asks what FAKE_MPS_HANG names: from here on the daemon answers nobody, however long one waits."""
+        environment = {"PATH": os.environ["PATH"], "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
+        child = subprocess.Popen([self.control], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
+        self._children.append(child)
+        assert child.stdin is not None
+        with child.stdin as pipe:
+            pipe.write(command.encode() + b"\n")
+        deadline = time.monotonic() + 60
+        while command not in self.commands():
+            assert time.monotonic() < deadline, f"`{command}` does not reach the daemon"
+            time.sleep(0.02)
 
     def processes(self) -> list[int]:
         """Daemons and servers of this folder that still run."""
