@@ -101,7 +101,10 @@ def test_over_ssh_there_is_a_limit_unless_another_one_is_asked_for() -> None:
     assert kbps(64, {}) == 64 and kbps(0, far) == 0
 
 
-async def test_the_footer_tells_the_rate_where_there_is_room_plots_are_left_out_and_a_blurred_app_waits() -> None:
+async def test_the_footer_tells_the_rate_where_there_is_room_plots_are_left_out_and_a_blurred_app_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tui.ui.app.TICK_SECONDS", 3600.0)  # only the test's own ticks are counted
     slow, time = governor(1000)
     app, _ = make_app(governor=slow)
     try:
