@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import math
+import re
 import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import agent
 from tui.errors import WrongUsage
@@ -29,7 +31,15 @@ TORCHRUN = ("-m", f"{MODULE}torchrun", "--standalone", "--nproc-per-node")
 PRICE_FROM = "the price of its job when it was sent"
 INSTEAD = {("compress", "checkpoint_dir"): "out"}
 """What other recipes call otherwise."""
+_SETTING = re.compile(r"(\w+) = ")
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+class Taken(NamedTuple):
+    """Which values a setting takes beside those of its type."""
+
+    choices: tuple[str, ...] = ()
+    least: float | None = None
 
 
 def names() -> list[str]:
@@ -47,6 +57,19 @@ def defaults(name: str) -> dict[str, Any]:
     return tomllib.loads(_text(name))
 
 
+def taken(name: str) -> dict[str, Taken]:
+    """Setting -> which values it takes, as its file says above it (agent/recipes/settings.py). Raises `WrongUsage`."""
+    found, above = {}, Taken()
+    for line in _text(name).splitlines():
+        if line.startswith("# one of "):
+            above = above._replace(choices=tuple(line.removeprefix("# one of ").split(", ")))
+        elif line.startswith("# at least "):
+            above = above._replace(least=float(line.removeprefix("# at least ")))
+        elif setting := _SETTING.match(line):
+            found[setting[1]], above = above, Taken()
+    return found
+
+
 def pairs(value: object, where: str) -> dict[str, object]:
     """Of `K=V` texts, or of a table of a file. Raises `WrongUsage`."""
     if isinstance(value, Mapping):
@@ -62,7 +85,7 @@ def pairs(value: object, where: str) -> dict[str, object]:
 
 def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int = 1) -> list[str]:
     """argv on the node, with torchrun in front for more than one rank. Raises `WrongUsage`."""
-    known = defaults(name)
+    known, takes = defaults(name), taken(name)
     flags = []
     for key, value in settings.items():
         plain = key.replace("-", "_")
@@ -71,7 +94,8 @@ def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int
             near = [other] if other else difflib.get_close_matches(plain, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"`rackrate run --recipe {name} --set list` shows them."
             raise WrongUsage(f"{where} {key}: the recipe {name} has no such setting; {hint}")
-        flags.append(f"--{plain.replace('_', '-')}={_checked(known[plain], value, f'{where} {key}')}")
+        text = _checked(known[plain], value, f"{where} {key}", takes[plain])
+        flags.append(f"--{plain.replace('_', '-')}={text}")
     torchrun = (*TORCHRUN, str(ranks)) if ranks > 1 else ()
     return [PYTHON, *torchrun, "-m", f"{MODULE}{name}", *flags]
 
@@ -115,8 +139,8 @@ def with_price(words: Sequence[str], usd_per_hour: Decimal | None) -> tuple[str,
     return (*words, f"--price-from={PRICE_FROM}", f"--usd-per-hour={usd_per_hour.normalize():f}")
 
 
-def _checked(default: object, value: object, where: str) -> str:
-    """As a text that the recipe reads as the same value."""
+def _checked(default: object, value: object, where: str, takes: Taken) -> str:
+    """As a text that the recipe reads as the same value. What it would refuse is refused here, in the same words."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     try:
         if isinstance(default, bool):
@@ -127,6 +151,12 @@ def _checked(default: object, value: object, where: str) -> str:
         right = False
     if not right or isinstance(value, (list, dict)):
         raise WrongUsage(f"{where}: {text!r} has to be {_KINDS[type(default)]}.")
+    if takes.choices and text not in takes.choices:
+        raise WrongUsage(f"{where}: {text!r} is none of {', '.join(takes.choices)}.")
+    if isinstance(default, float) and not math.isfinite(float(text)):
+        raise WrongUsage(f"{where}: {text} is no finite number.")
+    if takes.least is not None and float(text) < takes.least:
+        raise WrongUsage(f"{where}: {text} is too small; it is at least {takes.least:g}.")
     return text
 
 

@@ -87,13 +87,21 @@ def read(kind: type[Kind], name: str, argv: Sequence[str] | None = None) -> Kind
 
 
 def to_toml(kind: type[Any], title: str) -> str:
-    """The file that ships beside a recipe: each setting with its default and what it is."""
+    """The file that ships beside a recipe: each setting with its default, what it is, and which values it takes.
+
+    `rackrate run` reads the last of these from it (tui/recipes.py), so that a wrong value is refused where it is typed.
+    """
     lines = [f"# {title}"]
     for one in shown(kind):
-        choices = one.metadata["choices"]
-        allowed = ": " + ", ".join(choices) if choices else ""
-        lines += ["", f"# {one.metadata['help']}{allowed}", f"{one.name} = {_toml(one.default)}"]
+        lines += ["", f"# {one.metadata['help']}", *_taken(one), f"{one.name} = {_toml(one.default)}"]
     return "\n".join(lines) + "\n"
+
+
+def _taken(one: Field[Any]) -> Iterator[str]:
+    if one.metadata["choices"]:
+        yield "# one of " + ", ".join(one.metadata["choices"])
+    if one.metadata["least"] is not None:
+        yield f"# at least {one.metadata['least']:g}"
 
 
 def _toml(value: object) -> str:
