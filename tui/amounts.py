@@ -118,13 +118,19 @@ def _range(part: str, *, alone: bool) -> range:
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """UTC: `+6h` from now, `18:00` (the next one here), or a date and time in ISO 8601 (this machine's zone if none is said).
+    """UTC: `+6h` from now, `18:00` (the next one here), or a date and time in ISO 8601 (of this zone if it says none).
 
-    `now` carries a time zone: the one of clock times.
+    `now` carries the zone of clock times; one that carries none is of this machine's, whose clock changes then count too.
     """
-    text = text.strip()
+    try:
+        return _moment(text.strip(), now)
+    except OverflowError:
+        raise ValueError("is outside the calendar") from None
+
+
+def _moment(text: str, now: datetime) -> datetime:
     if text.startswith("+"):
-        return (now + timedelta(seconds=duration(text[1:]))).astimezone(UTC)
+        return now.astimezone(UTC) + timedelta(seconds=duration(text[1:]))
     if match := re.fullmatch(r"(\d{1,2}):(\d{2})", text, re.ASCII):
         return _next_clock(int(match[1]), int(match[2]), now)
     try:

@@ -104,7 +104,7 @@ def read(
             given[key] = _Given(value, BY_KEY[key].flag, here)
     if command:
         given["command"] = _Given(list(command), "the command", here)
-    return _wanted(given, environ, now or datetime.now().astimezone())
+    return _wanted(given, environ, now or datetime.now())
 
 
 def _from_file(path: Path) -> dict[str, _Given]:
@@ -167,7 +167,7 @@ def _expand_recipe(given: dict[str, _Given]) -> None:
     gpus = _value("gpus", given["gpus"]) if "gpus" in given else 0
     nodes = _value("nodes", given["nodes"]) if "nodes" in given else 1
     pairs = recipes.pairs(sets.value, sets.where) if sets else {}
-    command = recipes.command(name, pairs, sets.where if sets else "--set", ranks=gpus if nodes == 1 else 1)
+    command = recipes.command(name, pairs, sets.where if sets else "--set", ranks=gpus, nodes=nodes)
     given["command"] = _Given(command, recipe.where, recipe.base)
     given.setdefault("name", _Given(name, recipe.where, recipe.base))
 

@@ -50,9 +50,15 @@ def when(text: str | None, recording: Spanned, zone: tzinfo) -> int:
 
 def moment_of(text: str, newest: datetime, oldest: datetime, zone: tzinfo) -> datetime:
     """`-2h` before the newest, `+5m` after the oldest, `14:05[:10]` of the last day, or an ISO time. ValueError."""
+    try:
+        return _moment_of(text.strip().removeprefix("@"), newest, oldest, zone)
+    except OverflowError:
+        raise ValueError("is outside the calendar") from None
+
+
+def _moment_of(text: str, newest: datetime, oldest: datetime, zone: tzinfo) -> datetime:
     from tui.amounts import duration
 
-    text = text.strip().removeprefix("@")
     if text[:1] in ("-", "+"):
         seconds = timedelta(seconds=duration(text[1:]))
         return newest - seconds if text[0] == "-" else oldest + seconds

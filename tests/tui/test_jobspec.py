@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -58,12 +60,37 @@ def test_arrays(text: str, indexes: tuple[int, ...] | None, at_once: int | None)
 @pytest.mark.parametrize(
     ("text", "utc"),
     [
-        ("+6h", "2026-03-28T22:00"), ("18:00", "2026-03-28T17:00"), ("16:30", "2026-03-29T14:30"),  # the clock goes forward at night
+        ("+6h", "2026-03-28T22:00"), ("+12h", "2026-03-29T04:00"), ("18:00", "2026-03-28T17:00"), ("16:30", "2026-03-29T14:30"),  # the clock goes forward at night
         ("2026-03-30T09:00", "2026-03-30T07:00"), ("2026-03-30T09:00Z", "2026-03-30T09:00"), ("2026-03-30 09:00+05:30", "2026-03-30T03:30"),
     ],
 )  # fmt: skip
 def test_moments_are_of_this_zone_unless_they_say_another(text: str, utc: str) -> None:
     assert amounts.moment(text, NOW) == datetime.fromisoformat(utc).replace(tzinfo=UTC)
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine is."""
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
+def test_a_deadline_beyond_a_clock_change_is_of_the_clocks_by_then() -> None:
+    for text, utc in (("2031-01-15T18:00", "2031-01-15T17:00"), ("2031-07-15T18:00", "2031-07-15T16:00")):
+        assert read({"deadline": text}, COMMAND).spec.deadline == datetime.fromisoformat(utc).replace(tzinfo=UTC)
+    night = datetime(2026, 3, 28, 17, 0)
+    assert read({"deadline": "16:30"}, COMMAND, now=night).spec.deadline == datetime(2026, 3, 29, 14, 30, tzinfo=UTC)
+    assert read({"deadline": "+12h"}, COMMAND, now=night).spec.deadline == datetime(2026, 3, 29, 4, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["+999999999d", "9999-12-31T23:59-14:00", "0001-01-01T00:00+14:00"])
+def test_a_deadline_that_no_calendar_holds_is_a_sentence(text: str) -> None:
+    with pytest.raises(WrongUsage, match="is outside the calendar"):
+        read({"deadline": text}, COMMAND)
 
 
 def test_every_option_reaches_the_spec(tmp_path: Path) -> None:

@@ -35,6 +35,12 @@ def test_a_moment_is_read_in_the_readers_zone(text: str | None, found: str) -> N
     assert moment(when(text, SPAN, BERLIN)) == datetime.fromisoformat(found).replace(tzinfo=UTC)
 
 
+@pytest.mark.parametrize("text", ["-999999999d", "+999999999d", "0001-01-01T00:00", "9999-12-31T23:59-14:00"])
+def test_what_no_calendar_holds_is_a_sentence(text: str) -> None:
+    with pytest.raises(WrongUsage, match="outside the calendar|the recording goes from"):
+        when(text, SPAN, BERLIN)
+
+
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "14:61", "-2x", "-", "2026-13-01T00:00", "-40h", "2027-01-01T00:00", "1:2:3:4"])
 def test_what_is_no_moment_of_the_recording_is_a_sentence(text: str) -> None:
     with pytest.raises(WrongUsage) as caught:
