@@ -5,7 +5,8 @@ Invariant: what is not known is drawn as not known: blank, and marked on the lin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
@@ -79,18 +80,28 @@ def ticks(start: float, end: float, cells: int, zone: tzinfo) -> list[tuple[int,
     """(cell, label) of moments that people name: whole minutes, hours, midnights in the reader's time zone."""
     seconds = end - start
     step = next((each for each in _STEPS_SECONDS if cells * each >= _LABEL_ROOM * seconds), 7 * 86_400)
-    first = datetime.fromtimestamp(start, zone)
-    midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
-    begin = (start - midnight.timestamp()) // step
     found: list[tuple[int, str]] = []
-    for count in range(int(seconds // step) + 2):
-        moment = midnight + timedelta(seconds=step * (begin + count))
-        if step >= 86_400:
-            moment = moment.replace(hour=0)
+    for moment in _round_moments(start, step, int(seconds // step) + 3, zone):
         cell = int((moment.timestamp() - start) / seconds * cells)
         if 0 <= cell < cells and moment.timestamp() >= start:
             found.append((cell, _moment(moment, step)))
     return found
+
+
+def _round_moments(start: float, step: int, count: int, zone: tzinfo) -> Iterator[datetime]:
+    """`count` of them, each later than the one before; the hour that a clock change skips or repeats is as the clocks tell it."""
+    first = datetime.fromtimestamp(start, zone)
+    midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
+    passed = (first - midnight).total_seconds()  # by the clock on the wall
+    before = -math.inf
+    for place in range(count):
+        if step < 3600:
+            at = round(start + -passed % step) + step * place
+        else:
+            at = (midnight + timedelta(seconds=step * (passed // step + place))).timestamp()
+        if at > before:
+            yield datetime.fromtimestamp(at, zone)
+        before = at
 
 
 def _moment(moment: datetime, step: int) -> str:

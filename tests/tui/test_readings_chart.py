@@ -16,10 +16,18 @@ AT = datetime(2026, 11, 30, 14, 3, tzinfo=UTC).timestamp()
 UTILISATION = scales(None, None)["utilization"]
 
 
-@given(st.sampled_from(SPANS), st.integers(5, 200), st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"]))
-def test_times_stand_in_order_under_their_marks(span: object, cells: int, zone: str) -> None:
-    start = AT - span.seconds  # type: ignore[attr-defined]
-    found = ticks(start, AT, cells, ZoneInfo(zone))
+DAYS = (datetime(2026, 11, 30, 14, 3), datetime(2026, 3, 29), datetime(2026, 10, 25), datetime(2026, 10, 4), datetime(2026, 4, 5))
+"""An ordinary moment; the days on which clocks change in Europe, and on Lord Howe Island by half an hour."""
+ZONES = ("UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns", "Australia/Lord_Howe")
+
+
+@given(st.sampled_from(SPANS), st.integers(5, 200), st.sampled_from(ZONES), st.sampled_from(DAYS), st.floats(-90_000, 180_000))
+def test_times_stand_in_order_under_their_marks_on_every_day(
+    span: object, cells: int, zone: str, day: datetime, seconds: float
+) -> None:
+    end = day.replace(tzinfo=UTC).timestamp() + seconds
+    start = end - span.seconds  # type: ignore[attr-defined]
+    found = ticks(start, end, cells, ZoneInfo(zone))
     assert [cell for cell, _ in found] == sorted({cell for cell, _ in found}) and all(0 <= cell < cells for cell, _ in found)
     assert len(times_line(found, cells)) == cells
     assert cells < 40 or len(found) >= 2
@@ -37,6 +45,21 @@ def test_a_day_of_twenty_five_hours_keeps_its_midnights() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     end = datetime(2026, 10, 27, 12, tzinfo=berlin).timestamp()
     assert [label for _, label in ticks(end - 604_800, end, 100, berlin)][-3:] == ["Sun 25", "Mon 26", "Tue 27"]
+
+
+@pytest.mark.parametrize(
+    ("end", "span", "times"),
+    [
+        ("2026-10-25 14:05:20+01:00", 60, ["14:04:20", "14:04:30", "14:04:40", "14:04:50", "14:05:00", "14:05:10"]),
+        ("2027-03-28 14:05:20+02:00", 60, ["14:04:20", "14:04:30", "14:04:40", "14:04:50", "14:05:00", "14:05:10"]),
+        ("2027-03-28 03:20:00+02:00", 3600, ["01:20", "01:30", "01:40", "01:50", "03:00", "03:10"]),
+        ("2026-10-25 02:20:00+01:00", 3600, ["02:20", "02:30", "02:40", "02:50", "02:00", "02:10"]),
+        ("2027-03-28 06:30:00+02:00", 18_000, ["01:00", "03:00", "04:00", "05:00", "06:00"]),
+    ],
+)
+def test_a_clock_change_leaves_the_times_of_its_day_where_they_are(end: str, span: float, times: list[str]) -> None:
+    at = datetime.fromisoformat(end).timestamp()
+    assert [label for _, label in ticks(at - span, at, 60, ZoneInfo("Europe/Berlin"))] == times
 
 
 def test_what_is_not_known_is_marked_on_the_axis_and_said_in_the_title() -> None:
