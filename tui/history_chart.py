@@ -204,9 +204,10 @@ def _times(start: datetime, end: datetime, columns: int, style: _Style) -> tuple
         rest = "%b %Y"
     zone = start.tzname() or ""
     axis, text = [style.line] * columns, [" "] * columns
-    free = 0
+    free, begin = 0, start.timestamp()
+    length = end.timestamp() - begin  # by which prices are drawn; two moments of one zone tell the clocks' difference
     for moment in (start, *_round_times(start, end, columns)):
-        column = int((moment - start) / span * columns)
+        column = int((moment.timestamp() - begin) / length * columns)
         label = moment.strftime(first if moment == start else rest)
         if column >= free and column + len(label) <= columns - (len(zone) + 1):
             text[column : column + len(label)] = label

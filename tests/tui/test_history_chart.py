@@ -78,6 +78,16 @@ def test_currency_zone_and_short_times_are_shown() -> None:
     assert "min CNY 26.46" in lines[0] and "2026-03-01 08:00" in lines[-1] and lines[-1].endswith("CST")
 
 
+def test_times_stand_where_their_prices_do_also_after_a_clock_change() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    start, noon = datetime(2026, 3, 29, tzinfo=zone), datetime(2026, 3, 29, 12, tzinfo=zone)
+    end = (start.astimezone(UTC) + DAY).astimezone(zone)
+    steps = [(start, Decimal(1)), (noon, Decimal(2))]
+    lines = draw(steps, start, end, 121, 12, unicode=False, tz=zone)
+    rise = next(line.index("*") for line in lines if line.startswith("$2.000"))
+    assert lines[-1].index("12:00") == rise
+
+
 @given(
     st.dictionaries(st.integers(-100, 5000), st.none() | st.decimals("0.0001", "200", places=4), max_size=12),
     st.integers(1, 5000),
