@@ -64,7 +64,7 @@ class Shim:
         self.launch = {
             "version": 1, "job": self.job, "attempt": 1, "unit": unit, "argv": argv, "environment": {"PATH": PATH, "MARK": self.mark},
             "directory": "/", "user": None, "umask": 0o27, "no_new_privs": True, "group": group,
-            "stop": {"signal": 15, "grace_seconds": 0.3, "kill_wait_seconds": 15.0, "before_kill": []}, "time_limit_seconds": None,
+            "stop": {"signal": 15, "grace_seconds": 0.3, "kill_wait_seconds": 60.0, "before_kill": []}, "time_limit_seconds": None,
             "log": {"rotate_bytes": 1 << 20, "quota_bytes": 1 << 24, "free_floor_bytes": 0}, "boot_id": boot_id(), **launch,
         }  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
@@ -97,7 +97,7 @@ class Shim:
     def end(self) -> ExitRecord:
         """Waits for the shim to end well."""
         assert self.process is not None
-        assert self.process.wait(30) == 0
+        assert self.process.wait(120) == 0
         record = self.dir.exit()
         assert record is not None
         return record

@@ -29,7 +29,12 @@ print("umask", oct(os.umask(0)), "oom", open("/proc/self/oom_score_adj").read().
 print("session", os.getsid(0) == os.getpid(), "core", [line for line in open("/proc/self/limits") if "core" in line][0].split()[4:6])
 """
 
-
+WAITS = """
+import os, sys, time
+print("up", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+"""
 LIBC_SIGNALS = 0x180000000
 """32 and 33: the C library's own, which no program can set; what they are is inherited."""
 
@@ -183,18 +188,20 @@ def test_an_attempt_that_was_given_up_never_begins(shims: Shims) -> None:
     assert shim.dir.exit() is None and not (shim.path / "log").exists()
 
 
-def test_a_job_and_its_exit_outlive_a_killed_agent(shims: Shims) -> None:
-    shim = shims(python("import time; print('on', flush=True); time.sleep(0.6); print('off'); raise SystemExit(5)"))
+def test_a_job_and_its_exit_outlive_a_killed_agent(shims: Shims, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    shim = shims(python(WAITS + "print('off'); raise SystemExit(5)", str(go)))
     shim.dir.prepare(shim.launch)
     start = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:], start_new_session=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", start, *shim_argv(shim.path)]) as agent:
-        shim.wrote("on")
+        shim.wrote("up")
         agent.kill()
     assert shim.dir.look(boot_id()) == "running"
+    go.touch()
     until(lambda: shim.dir.exit() is not None)
     record = shim.dir.exit()
     assert record is not None and record.exit_code == 5
-    assert shim.log() == "on\noff\n"
+    assert shim.log() == "up\noff\n"
 
 
 def test_a_killed_shim_leaves_a_lost_attempt_whose_processes_are_found(shims: Shims) -> None:
@@ -229,7 +236,8 @@ def test_a_shim_needs_nothing_good_from_who_starts_it(shims: Shims) -> None:
 
 
 def test_a_shim_lets_go_of_pipes_and_keeps_a_file_for_its_errors(shims: Shims, tmp_path: Path) -> None:
-    shim = shims(python("import time; print('up', flush=True); time.sleep(0.5)"))
+    go = tmp_path / "go"
+    shim = shims(python(WAITS, str(go)))
     with (tmp_path / "errors").open("w") as errors:
         shim.start(stdout=subprocess.PIPE, stderr=errors)
     assert shim.process is not None and shim.process.stdout is not None
@@ -241,16 +249,19 @@ def test_a_shim_lets_go_of_pipes_and_keeps_a_file_for_its_errors(shims: Shims, t
         "/dev/null",
         str(tmp_path / "errors"),
     ]
+    go.touch()
     shim.end()
     assert (tmp_path / "errors").read_text() == ""
     gone = subprocess.run(shim_argv(tmp_path / "gone"), capture_output=True, text=True, check=False)
     assert gone.returncode == 1 and "No such file or directory" in gone.stderr
 
 
-def test_only_a_kill_ends_the_shim(shims: Shims) -> None:
-    shim = shims(python("import time; print('up', flush=True); time.sleep(0.5)")).start().wrote("up")
+def test_only_a_kill_ends_the_shim(shims: Shims, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    shim = shims(python(WAITS, str(go))).start().begun().wrote("up")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGQUIT):
         shim.process.send_signal(number)  # type: ignore[union-attr]
+    go.touch()
     assert shim.end().exit_code == 0
 
 

@@ -162,7 +162,7 @@ def test_a_job_on_a_full_disk_ends_normally_and_its_end_is_known(shims: Shims, t
 def test_when_a_disk_has_room_again_the_log_goes_on(shims: Shims, tmp_path: Path) -> None:
     write = (
         "import sys, time\nfor n in range(100000):\n print(n, 'x' * 90, flush=True)\n"
-        " if n == 15000: open(sys.argv[1], 'w')\n if n > 15000: time.sleep(0.0005)"
+        " if n == 15000: open(sys.argv[1], 'w')\n if n > 15000: time.sleep(0.01)"  # so slowly that the disk is not full again
     )
     with small_disk(tmp_path / "disk", 2 << 20) as disk:
         (disk / "ballast").write_bytes(bytes(1 << 20))
@@ -183,11 +183,13 @@ def test_when_a_disk_has_room_again_the_log_goes_on(shims: Shims, tmp_path: Path
 
 
 def test_a_process_elsewhere_that_holds_the_pipe_does_not_keep_the_shim(shims: Shims, tmp_path: Path) -> None:
-    write = "import time; print('last words', flush=True); time.sleep(0.5)"
-    shim = shims(python(write)).start().begun().wrote("last words")
+    write = "import os, sys, time\nprint('last words', flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+    go = tmp_path / "go"
+    shim = shims(python(write, str(go))).start().begun().wrote("last words")
     record = shim.dir.shim()
     assert record is not None
     with open(f"/proc/{record.job_pid}/fd/1", "wb", buffering=0) as pipe:
+        go.touch()
         assert shim.end().exit_code == 0
         with pytest.raises(BrokenPipeError):
             pipe.write(b"nobody reads this")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent.jobs.shim import records
-from agent.jobs.shim.ladder import GRACE, OVER, Ladder
+from agent.jobs.shim.ladder import GRACE, OVER, SETTLE, Ladder
 from agent.jobs.shim.launch import Order, read_order
 from agent.jobs.shim.tree import TreeGroup
 from tests.support.shims import Shim, fill, needs_root, python, small_disk, until
@@ -70,7 +70,7 @@ def test_a_forking_tree_without_a_cgroup_is_killed_to_the_last(tmp_path: Path, w
     harness = Shim(tmp_path, python(HARNESS, ROOT, way))
     environment = {"MARK": harness.mark}
     try:
-        done = subprocess.run(harness.launch["argv"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(harness.launch["argv"], env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert (done.stdout, done.stderr, harness.left()) == ("gone True True\n", "", [])
     finally:
         harness.clear()
@@ -128,6 +128,28 @@ def test_what_cannot_be_killed_is_tried_again_and_given_up_in_time() -> None:
     assert job.sent[0] == 15 and set(job.sent[1:]) == {9}
 
 
+def test_a_process_that_ends_by_itself_just_after_the_first_is_no_leftover() -> None:
+    job = Job()
+    ladder = ladder_of(job)
+    job.over, job.others = True, [7]
+    due = ladder.step(10.0)
+    assert ladder.phase == SETTLE and due is not None and due > 10.0
+    job.others = []
+    ladder.step(10.09)
+    assert (ladder.phase, ladder.leftover_killed, job.kills) == (OVER, 0, 0)
+
+
+def test_a_later_shorter_grace_shortens_and_a_longer_one_does_not() -> None:
+    ladder = ladder_of(Job())
+    ladder.stop(Order("first", 15, 60.0), 10.0)
+    assert ladder.step(10.0) == 70.0
+    for grace, now in ((0.5, 11.0), (90.0, 11.25)):
+        ladder.stop(Order("later", 15, grace), now)
+        assert (ladder.step(now), ladder.phase) == (11.5, GRACE)
+    ladder.step(11.5)
+    assert ladder.phase == OVER and ladder.order is not None and ladder.order.cause == "first"
+
+
 def test_an_order_waits_for_the_program_to_begin() -> None:
     job = Job()
     job.begun = False
@@ -179,7 +201,8 @@ def test_an_exit_record_has_its_room_kept_and_else_waits_for_some(tmp_path: Path
                 until(lambda: (disk / ".exit.reserved").exists())
                 assert not (disk / "exit.json").exists()
                 (disk / "ballast").unlink()
-            writer.join(20)
+            writer.join(60)
+            assert not writer.is_alive()
             assert (disk / "exit.json").read_bytes() == b"x" * 3000
             assert not (disk / ".exit.reserved").exists()
             (disk / "exit.json").unlink()

@@ -6,7 +6,6 @@ import random
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from agent.jobs.store import JobStore
@@ -15,15 +14,15 @@ ROOT = Path(__file__).parents[3]
 ROUNDS = 6
 
 
-def written_until_killed(path: Path, seed: int, seconds: float) -> list[list[str]]:
-    """What one writer said before it was killed, so many seconds after it began."""
+def written_until_killed(path: Path, seed: int, count: int) -> list[list[str]]:
+    """What one writer said before it was killed, in the midst of its work after so many steps."""
     command = [sys.executable, "-m", "tests.support.queue_writer", str(path), str(seed)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "open\n"
-        time.sleep(seconds)
+        said = "".join(writer.stdout.readline() for _ in range(count))
         writer.kill()
-        said = writer.stdout.read()
+        said += writer.stdout.read()
         assert writer.wait() == -9, "it was killed and did not end by itself"
     return [line.split() for line in said.splitlines(keepends=True) if line.endswith("\n")]
 
@@ -34,7 +33,7 @@ def test_nothing_that_was_said_is_lost_and_nothing_begins_twice(tmp_path: Path) 
     over: set[tuple[str, str]] = set()
     added: dict[str, int] = {}
     for seed in range(ROUNDS):
-        for word, id, number in written_until_killed(path, seed, chance.uniform(0.02, 0.3)):
+        for word, id, number in written_until_killed(path, seed, chance.randrange(5, 60)):
             if word == "added":
                 added[id] = int(number)
             elif word == "begun":
