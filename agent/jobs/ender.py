@@ -228,11 +228,12 @@ def unbegun(row: JobRow) -> str:
 
 def _kill_lost(live: Live, wait_seconds: float) -> list[str]:
     """The shim is gone without a record: ends what it left, by its cgroup, never by a stored pid. Blocks."""
+    until = time.monotonic() + wait_seconds
     if live.plan is None or live.plan.enforcement == "none":
-        live.folder.kill_orphans()
+        while live.folder.kill_orphans() and time.monotonic() < until:
+            pass  # on a busy machine what was killed takes its time to be gone
         return []
     group = group_for(live.plan.to_dict())
-    until = time.monotonic() + wait_seconds
     while not group.empty():
         group.kill()
         if time.monotonic() > until:

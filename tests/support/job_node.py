@@ -59,7 +59,7 @@ class JobNode:
         self.folder.chmod(0o711)
         self.mark = self.folder.name
         defaults: dict[str, Any] = {
-            "allow_root": True, "kill_wait_seconds": 1.0, "grace_seconds": 10.0, "cgroup_parent": PARENT, "environment": ("PATH", "MARK"),
+            "allow_root": True, "kill_wait_seconds": 60.0, "grace_seconds": 10.0, "cgroup_parent": PARENT, "environment": ("PATH", "MARK"),
         }  # fmt: skip
         self.config = AgentConfig(
             state_dir=self.folder / "state",
@@ -115,6 +115,8 @@ class JobNode:
         """Waits until the job is in one of the states (default: ended); steps meanwhile."""
         wanted = states or ("ended",)
         await self.when(lambda: self.jobs.job(id).state in wanted, steps=steps, seconds=seconds)
+        if wanted == ("ended",):
+            await asyncio.sleep(0)  # who listens is told one turn of the loop later
         return self.jobs.job(id)
 
     async def when(self, condition: Callable[[], object], *, steps: bool = True, seconds: float = 60.0) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
-import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +14,8 @@ import pytest
 
 from agent import wire
 from agent.errors import JobConflict, JobUnknown
-from tests.support.job_node import HAS_CGROUPS, NODE, job_node, python, sh
+from agent.jobs.context import boottime_ms
+from tests.support.job_node import HAS_CGROUPS, NODE, JobNode, job_node, python, sh
 
 needs_cgroups = pytest.mark.skipif(not HAS_CGROUPS, reason="no cgroups can be made here")
 holders = pytest.mark.parametrize("cgroups", [False, pytest.param(True, marks=needs_cgroups)], ids=["none", "cgroup"])
@@ -141,7 +142,9 @@ async def test_a_job_can_be_cancelled_in_every_state_and_never_runs_after() -> N
         assert node.jobs.cancel(queued, NODE).state == "ended"
 
         starting = node.submit(sh("echo ran; sleep 600"))
-        await node.when(lambda: node.jobs.job(starting).state == "starting", steps=False)
+        while node.jobs.job(starting).state == "queued":
+            await asyncio.sleep(0)
+        assert node.jobs.job(starting).state == "starting"
         node.jobs.cancel(starting, NODE)
         ended = await node.until(starting)
         assert ended.cause == "cancelled"
@@ -155,17 +158,32 @@ async def test_a_job_can_be_cancelled_in_every_state_and_never_runs_after() -> N
         assert not node.left()
 
 
-async def test_time_limit_and_budget_stop_softly() -> None:
-    catches = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done"
+CATCHES = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done"
+
+
+async def test_a_time_limit_stops_softly() -> None:
     async with job_node(1) as node:
-        limited = await node.run(sh(catches), time_limit_seconds=0.3)
+        for limit in (0.3, 3.0, 30.0):  # it counts from the program's first instruction, and a slow one has not got far by then
+            limited = await node.run(sh(CATCHES), time_limit_seconds=limit)
+            if node.jobs.log(limited.id).text:
+                break
         assert (limited.cause, limited.exit_code) == ("time_limit", 3)
-        began = time.monotonic()
-        spent = await node.run(sh(catches), gpus=1, budget_usd=Decimal("0.0008"), grace_seconds=0.3)
-        assert time.monotonic() - began > 0.4
-        assert (spent.cause, spent.exit_code) == ("budget", 3), "3.60 an hour are 0.001 a second"
+
+
+async def test_a_budget_stops_softly_one_grace_before_the_money_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with job_node(1) as node:
+        job = node.submit(sh(CATCHES), gpus=1, budget_usd=Decimal("0.8"), grace_seconds=300.0)
+        await node.begun(job)
+        due_ms = node.jobs._lives.all[job].begun_ms + 500_000  # 3.60 an hour are 0.001 a second: 0.8 last for 800 s
+        monkeypatch.setattr("agent.jobs.stopper.boottime_ms", lambda: due_ms - 1)
+        node.step()
+        assert node.jobs.job(job).state == "running"
+        monkeypatch.setattr("agent.jobs.stopper.boottime_ms", lambda: due_ms)
+        node.step()
+        spent = await node.until(job)
+        assert (spent.cause, spent.exit_code) == ("budget", 3)
         assert spent.cost is not None and 0 < spent.cost, spent.cost
-        assert "0.0008 USD" in (spent.evidence or "") and str(spent.usd_per_hour) == "3.6"
+        assert "0.5000 of its 0.8 USD" in (spent.evidence or "") and str(spent.usd_per_hour) == "3.6"
 
 
 async def test_a_job_that_has_cost_its_budget_already_is_not_begun_again() -> None:
@@ -178,18 +196,34 @@ async def test_a_job_that_has_cost_its_budget_already_is_not_begun_again() -> No
         assert (ended.cause, ended.attempt) == ("budget", 1) and "1.5000 of its 1 USD" in (ended.evidence or "")
 
 
-async def test_a_job_whose_gpus_do_nothing_is_warned_and_then_stopped() -> None:
+async def test_a_job_whose_gpus_do_nothing_is_warned_and_then_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     async with job_node(1) as node:
-        job = node.submit(sh("sleep 600"), gpus=1, idle_stop_seconds=0.8)
+        job = node.submit(sh("echo ready; sleep 600"), gpus=1, idle_stop_seconds=60.0)
+        await node.begun(job)
         node.utilization = 0.0
+        await _pass_seconds(node, 70, monkeypatch)
         ended = await node.until(job)
         assert ended.cause == "idle_stop" and "did nothing" in (ended.evidence or "")
         warned = [one for one in node.told if one.id == job and one.state == "running" and one.warnings]
         assert warned and "have done nothing" in warned[0].warnings[0]
 
         node.utilization = None
-        unknown = node.submit(sh("sleep 1"), gpus=1, idle_stop_seconds=0.2)
+        waits = sh("echo ready; while [ ! -e go ]; do sleep 0.02; done")
+        unknown = node.submit(waits, gpus=1, idle_stop_seconds=60.0, workdir=str(node.folder))
+        await node.begun(unknown)
+        await _pass_seconds(node, 70, monkeypatch)
+        (node.folder / "go").touch()
         assert (await node.until(unknown)).cause == "exit:0", "what is not known is not idle"
+
+
+async def _pass_seconds(node: JobNode, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step each, by the clock that the timers of a job see."""
+    for at_ms in range(boottime_ms(), boottime_ms() + 1000 * count, 1000):
+        for module in ("manager_round", "stopper"):
+            monkeypatch.setattr(f"agent.jobs.{module}.boottime_ms", lambda now=at_ms: now)
+        node.step()
+        await asyncio.sleep(0)
+    monkeypatch.undo()
 
 
 async def test_a_failed_job_is_tried_again_after_a_pause_as_often_as_it_may() -> None:
@@ -217,11 +251,12 @@ async def _tried(node, job: str) -> wire.Job:  # type: ignore[no-untyped-def]
 
 async def test_dependencies_start_in_order_and_end_what_can_never_start() -> None:
     async with job_node() as node:
-        first = node.submit(sh("sleep 0.2"))
+        first = node.submit(sh("while [ ! -e go ]; do sleep 0.02; done"), workdir=str(node.folder))
         after = node.submit(sh("true"), after=(first,))
         never = node.submit(sh("echo ran"), after=(f"notok:{first}",))
         await node.when(lambda: node.jobs.job(after).reason not in (None, "is looked at next"))
         assert node.jobs.job(after).reason == f"waits for job {first} to end well"
+        (node.folder / "go").touch()
         assert (await node.until(after)).cause == "exit:0"
         refused = await node.until(never)
         assert refused.cause == "cancelled" and "should have failed" in (refused.evidence or "") and refused.attempt == 0
@@ -261,9 +296,9 @@ async def test_a_signal_reaches_the_first_process_once() -> None:
 async def test_who_waits_for_the_log_is_woken_when_it_grows_and_when_it_ends() -> None:
     async with job_node() as node:
         job = node.submit(sh("sleep 0.2; echo one; sleep 0.2"))
-        await node.jobs.log_grew(job, None, 0, 20.0)
+        await node.jobs.log_grew(job, None, 0, 60.0)
         assert node.jobs.log(job).text == "one\n"
-        await node.jobs.log_grew(job, None, 4, 20.0)
+        await node.jobs.log_grew(job, None, 4, 60.0)
         assert node.jobs.job(job).state == "ended"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,22 +26,23 @@ def attempt(node: JobNode, job: str, number: int = 1) -> Path:
 
 
 async def asleep(condition) -> None:  # type: ignore[no-untyped-def]
-    for _ in range(4000):
-        if condition():
-            return
+    """Waits without an agent."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
         await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen")
 
 
 @holders
 async def test_jobs_run_on_without_an_agent_and_their_ends_are_known(cgroups: bool) -> None:
     async with job_node(1, cgroups=cgroups) as node:
         runs = node.submit(sh("echo ready; while [ ! -e go ]; do sleep 0.02; done; exit 4"), workdir=str(node.folder), gpus=1)
-        short = node.submit(sh("echo ready; sleep 0.1; exit 6"))
+        short = node.submit(sh("echo ready; while [ ! -e over ]; do sleep 0.02; done; exit 6"), workdir=str(node.folder))
         waits = node.submit(sh("true"), gpus=1)
         await node.begun(runs)
         await node.begun(short)
         node.close()
+        (node.folder / "over").touch()
         await asleep(lambda: (attempt(node, short) / "exit.json").exists())
         node.open()
         assert node.jobs.job(runs).state == "running" and node.jobs.claims()
@@ -93,15 +96,36 @@ async def test_an_attempt_that_never_began_is_given_up_and_begun_anew_once() -> 
         assert node.jobs.log(row.id).text == "2\n"
 
 
+def sleeping(node: JobNode) -> list[int]:
+    """Those of its jobs' processes that have become `sleep`."""
+    found = []
+    for pid in node.left():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0"):
+                found.append(pid)
+    return found
+
+
 async def test_a_shim_that_comes_late_runs_nothing() -> None:
     async with job_node() as node:
         job = node.submit(sh("echo ready; sleep 600"), retries=0)
-        await node.when(lambda: node.jobs.job(job).state == "starting", steps=False)
-        node.close()  # before its task has done anything
+        while (live := node.jobs._lives.all.get(job)) is None or not live.spawned:
+            await asyncio.sleep(0)
+        node.close()  # before the shim has done anything
         await asyncio.sleep(0.05)
         node.open()
         await node.begun(job)
-        assert len([pid for pid in node.left() if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")]) == 1
+        await node.when(lambda: sleeping(node))
+        assert len(sleeping(node)) == 1
+
+
+def killed(node: JobNode) -> list[int]:
+    """What of its jobs still lived, and is killed now."""
+    left = node.left()
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return left
 
 
 async def test_after_a_reboot_nothing_is_taken_for_what_ran_before() -> None:
@@ -113,9 +137,8 @@ async def test_after_a_reboot_nothing_is_taken_for_what_ran_before() -> None:
         noted = node.jobs._store.get(job).cost
         shim = msgspec.json.decode((attempt(node, job) / "shim.json").read_bytes())
         node.close()
-        for pid in (shim["shim_pid"], *node.left()):  # the power goes
-            os.kill(pid, signal.SIGKILL)
-        await asleep(lambda: not node.left())
+        os.kill(shim["shim_pid"], signal.SIGKILL)  # the power goes
+        await asleep(lambda: not killed(node))
         node.boot_id = "11111111-2222-3333-4444-555555555555"
         node.open()
         back = await node.until(job, "queued")
