@@ -74,10 +74,14 @@ def _no_date(text: str, fault: str) -> str:
 def parse_range(start: str | None, end: str | None, *, tz: str = "UTC", now: datetime) -> tuple[datetime, datetime]:
     """[start, end) in UTC. Without `start`: the first of this month in `tz`; without `end`: `now`.
 
+    Without both never empty: a month that begins just now has its first millisecond.
+
     BadRange when either is no date, or the range is empty or ends before it starts.
     """
     begin = month_start(now, tz) if start is None else parse_instant(start, tz)
     until = now.astimezone(UTC) if end is None else parse_instant(end, tz)
+    if start is None and end is None:
+        until = max(until, begin + _MILLISECOND)
     if until <= begin:
         shown = "now" if end is None else f"'{end}'"
         first = "the start of this month" if start is None else f"'{start}'"

@@ -63,6 +63,13 @@ def test_without_dates_a_range_is_this_month_until_now() -> None:
     assert (start, end) == (datetime(2026, 10, 31, 23, tzinfo=UTC), NOW)
 
 
+def test_a_month_that_begins_just_now_is_no_empty_range() -> None:
+    begin = datetime(2026, 12, 1, tzinfo=UTC)
+    for later in (timedelta(0), timedelta(microseconds=3), timedelta(milliseconds=1)):
+        assert parse_range(None, None, now=begin + later) == (begin, begin + timedelta(milliseconds=1))
+    assert parse_range(None, None, now=begin + timedelta(seconds=5)) == (begin, begin + timedelta(seconds=5))
+
+
 @pytest.mark.parametrize(
     ("day", "tz", "hours"),
     [
