@@ -27,7 +27,7 @@ PACKAGE = Path(agent.__file__).parent
 FOLDER = PACKAGE / "recipes"
 MODULE = "agent.recipes."
 PYTHON = "python3"
-TORCHRUN = ("-m", f"{MODULE}torchrun", "--standalone", "--nproc-per-node")
+TORCHRUN = ("-m", f"{MODULE}torchrun")
 PRICE_FROM = "the price of its job when it was sent"
 INSTEAD = {("compress", "checkpoint_dir"): "out"}
 """What other recipes call otherwise."""
@@ -83,8 +83,11 @@ def pairs(value: object, where: str) -> dict[str, object]:
     return found
 
 
-def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int = 1) -> list[str]:
-    """argv on the node, with torchrun in front for more than one rank. Raises `WrongUsage`."""
+def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int = 1, nodes: int = 1) -> list[str]:
+    """argv on the node, with torchrun in front for more than one rank: over nodes their agents tell it where they meet.
+
+    Raises `WrongUsage`.
+    """
     known, takes = defaults(name), taken(name)
     flags = []
     for key, value in settings.items():
@@ -96,7 +99,8 @@ def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int
             raise WrongUsage(f"{where} {key}: the recipe {name} has no such setting; {hint}")
         text = _checked(known[plain], value, f"{where} {key}", takes[plain])
         flags.append(f"--{plain.replace('_', '-')}={text}")
-    torchrun = (*TORCHRUN, str(ranks)) if ranks > 1 else ()
+    alone = ("--standalone", "--nproc-per-node", str(ranks)) if ranks > 1 and nodes == 1 else ()
+    torchrun = (*TORCHRUN, *alone) if alone or nodes > 1 else ()
     return [PYTHON, *torchrun, "-m", f"{MODULE}{name}", *flags]
 
 

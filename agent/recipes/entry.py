@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -22,6 +23,8 @@ NO_TORCH = (
     " or run another Python by --env PATH=/its/bin:/usr/bin:/bin."
 )
 FINISHED, FAILED, INTERRUPTED = 0, 1, 130
+_LOST = re.compile(r"gloo/transport|remote process exited|Connection (?:reset|closed) by peer")
+"""In the errors of gloo and of NCCL where another rank has gone."""
 
 
 def main(kind: type[Any], name: str, argv: Sequence[str] | None = None, *, work: str = "") -> int:
@@ -49,6 +52,17 @@ def main(kind: type[Any], name: str, argv: Sequence[str] | None = None, *, work:
             rank = "" if _first() else f" (rank {os.environ['RANK']})"
             print(f"rackrate: recipe {name}{rank}: {fault}", file=sys.stderr)
         return fault.exit_code
+    except RuntimeError as error:
+        if os.environ.get("WORLD_SIZE", "1") == "1" or not _LOST.search(str(error)):
+            raise
+        print(f"rackrate: recipe {name} (rank {os.environ['RANK']}): {lost(error)}", file=sys.stderr)
+        return FAILED
+
+
+def lost(error: RuntimeError) -> str:
+    """A sentence on a rank that no longer answers: its own log says why, and the stack of this one does not."""
+    said = re.sub(r"^\[\S+\] ", "", str(error).split("\n")[0]).partition(". This is typically")[0].strip().rstrip(".")
+    return f"another rank has ended or does not answer, and its own log says why ({said})."
 
 
 def _train(settings: Settings, name: str) -> int:

@@ -1,5 +1,7 @@
 """torchrun, whose end is one sentence: `python -m agent.recipes.torchrun --standalone --nproc-per-node 8 -m agent.recipes.vision`.
 
+Over several nodes their agents put where they meet behind the module's name.
+
 Invariant: the options, what is started and when it is ended are torchrun's; what a rank said stands alone, without a stack of
 the launcher's own calls behind it, and the exit code is that of the rank that failed first.
 """
@@ -21,9 +23,10 @@ FAILED, BY_SIGNAL = 1, 128
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
     try:
-        from torch.distributed import run
+        from torch.distributed import DistError, run
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+        from torch.distributed.elastic.rendezvous import RendezvousError
     except ImportError as error:
         print(NO_TORCH.format(python=sys.executable, error=error), file=sys.stderr)
         return FAILED
@@ -38,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = signal.Signals(told.sigval).name
         print(f"rackrate: the launcher was told to stop ({name}), and has told the ranks.", file=sys.stderr)
         return BY_SIGNAL + int(told.sigval)
+    except (RendezvousError, DistError) as error:
+        said = " ".join(str(error).split("\n")[0].split()) or type(error).__name__
+        print(f"rackrate: the nodes of the run did not meet, or have lost each other: {said.rstrip('.')}.", file=sys.stderr)
+        return FAILED
     return 0
 
 

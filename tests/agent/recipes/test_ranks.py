@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
 
+from torch.distributed import elastic, run  # noqa: E402
+
+from agent.recipes import entry, torchrun  # noqa: E402
 from agent.recipes.faults import WrongSettings  # noqa: E402
 from agent.recipes.ranks import Ranks, choose, ranks  # noqa: E402
+from agent.recipes.vision import Vision  # noqa: E402
 
 
 @pytest.mark.parametrize(("device", "local", "world", "gpus", "found"), [
@@ -40,3 +47,48 @@ def test_an_environment_that_is_not_torchruns_is_a_sentence(monkeypatch: pytest.
     monkeypatch.setenv("WORLD_SIZE", "two")
     with pytest.raises(WrongSettings, match="the environment variable WORLD_SIZE is 'two'"), ranks("cpu"):
         pass
+
+
+GONE = (
+    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [10.0.0.7]:32946: Connection reset by peer. This is"
+    " typically caused by a remote worker hanging or bugs in the application."
+)
+
+
+def raising(error: Exception) -> Any:
+    def call(*_: object) -> None:
+        raise error
+
+    return call
+
+
+def test_a_rank_that_loses_another_says_so_in_one_sentence_without_its_stack(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(entry, "_train", raising(RuntimeError(GONE)))
+    assert entry.main(Vision, "vision", []) == 1
+    assert capsys.readouterr().err == (
+        "rackrate: recipe vision (rank 1): another rank has ended or does not answer, and its own log says why"
+        " (Read error [10.0.0.7]:32946: Connection reset by peer).\n"
+    )
+    monkeypatch.setattr(entry, "_train", raising(RuntimeError("size mismatch")))
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        entry.main(Vision, "vision", [])
+
+
+@pytest.mark.parametrize(("error", "said"), [
+    (elastic.rendezvous.RendezvousTimeoutError(), "RendezvousTimeoutError"),
+    (elastic.rendezvous.RendezvousConnectionError("The connection to the C10d store has failed.\nSee inner"),
+     "The connection to the C10d store has failed"),
+    (torch.distributed.DistNetworkError("the client socket has timed out\nmore"), "the client socket has timed out"),
+])  # fmt: skip
+def test_nodes_that_do_not_meet_are_one_sentence(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("torch.distributed.elastic")
+    monkeypatch.setattr(logger, "level", logger.level)
+    monkeypatch.setattr(run, "main", raising(error))
+    assert torchrun.main([]) == 1
+    assert capsys.readouterr().err == f"rackrate: the nodes of the run did not meet, or have lost each other: {said}.\n"

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from agent.jobs.torchrun import gang_argv, gang_faults
+from agent.wire import Gang
 from tests.support.cli import ROOT, Done, rackrate_here, write_config
 from tests.support.job_agent import JobAgent
 from tui import recipes
@@ -38,11 +40,17 @@ def test_a_recipe_is_a_command_and_its_settings_are_flags() -> None:
     assert spec({"recipe": "vision", "name": "mine"}).spec.name == "mine"
 
 
-def test_more_gpus_on_one_node_are_ranks_and_more_nodes_are_the_agents_to_launch() -> None:
+def test_more_gpus_on_one_node_are_ranks_and_of_more_nodes_the_agents_say_where_they_meet() -> None:
     many = spec({"recipe": "vision", "gpus": "4"}).spec.command
     assert many[:6] == ("python3", "-m", "agent.recipes.torchrun", "--standalone", "--nproc-per-node", "4")
     assert many[6:] == ("-m", "agent.recipes.vision")
-    assert spec({"recipe": "vision", "gpus": "4", "nodes": "2"}).spec.command == ("python3", "-m", "agent.recipes.vision")
+    over = spec({"recipe": "vision", "gpus": "4", "nodes": "2"}).spec.command
+    assert over == ("python3", "-m", "agent.recipes.torchrun", "-m", "agent.recipes.vision")
+    gang = Gang(id="run-1", nodes=2, least_nodes=2, endpoint="10.0.0.5:29400", processes_per_node=4)
+    assert gang_faults(over, shell=False, gang=gang) == []
+    started = gang_argv(over, gang)
+    assert started[:5] == (*over[:3], "--nnodes", "2:2") and started[-2:] == over[-2:]
+    assert started.count("-m") == 2, "the launcher that ends in one sentence, and the recipe"
     assert spec({"recipe": "vision", "gpus": "1"}).spec.command == ("python3", "-m", "agent.recipes.vision")
 
 
