@@ -65,8 +65,10 @@ async def until(holds: Callable[[], object], seconds: float = 60) -> None:
 async def let_be(app: RackrateApp, pilot: Pilot[None], clock: Clock) -> None:
     """The five seconds go by, and all that is sent is answered."""
     clock.at += BACK_SECONDS + 0.1
+    before = set(app.asking._tasks)
     app.look_at_pending()
-    await until(lambda: not app._sending)
+    sending = app.asking._tasks - before
+    await until(lambda: not sending & app.asking._tasks)
     for _ in range(3):
         await pilot.pause()
 

@@ -59,11 +59,11 @@ def money_app(folder: Path, ledger: Path | None = None, **options: Any) -> Rackr
     return make_app(ledger_path=ledger, data_dir=folder, **{"budgets": BUDGETS, **options})[0]
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 60.0) -> None:
+async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 60.0, tell: Callable[[], str] = lambda: "it did not come") -> None:
     """Waits for what a thread reads."""
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it did not come"
+        assert time.monotonic() < deadline, tell()
         await asyncio.sleep(0.02)
         await pilot.pause()
     await pilot.pause()

@@ -22,6 +22,7 @@ from tui.ui.theme import DARK
 from tui.ui.widgets.fleet_table import FleetTable
 
 at_rest.install()
+RackrateApp.NOTIFICATION_TIMEOUT = 3600.0  # a notice would go away while a busy machine still paints it
 
 
 def make_app(fleet: Fleet | None = None, clock: Clock | None = None, **options: Any) -> tuple[RackrateApp, Clock]:

@@ -14,7 +14,7 @@ import pytest
 
 from agent import wire
 from agent.client import Unreachable
-from tests.support.fleets import AT, StubCatalog, gpu, info, many, sample, small_fleet
+from tests.support.fleets import AT, Clock, StubCatalog, gpu, info, many, sample, small_fleet
 from tests.support.jobs import job_fleet
 from tests.support.screens import line_with, make_app, press, running, table, text, tick
 from tui.config import NodeConfig
@@ -46,11 +46,7 @@ async def test_every_screen_survives_every_size(keys: tuple[str, ...]) -> None:
             await tick(app, pilot, clock)
             await press(pilot, "down")
             assert app._exception is None, size
-            for _ in range(50):  # a resize of a busy machine is painted some turns of the loop later
-                if not size[1] or len(text(app).split("\n")) == size[1]:
-                    break
-                await pilot.pause(0.05)
-            assert len(text(app).split("\n")) == size[1] or not size[1], size
+            await until(lambda size=size: not size[1] or len(text(app).split("\n")) == size[1])  # type: ignore[misc]
 
 
 async def test_20x5_still_shows_states_and_names() -> None:
@@ -147,7 +143,7 @@ def live_app(*names: str, **options: Any) -> app_module.RackrateApp:
     fleet = Fleet(StubCatalog())  # type: ignore[arg-type]
     for node in nodes:
         fleet.add(node.name, node.url)
-    return app_module.RackrateApp(fleet, nodes=nodes, client_for=FakeClient, theme="rackrate-dark", unicode=True, **options)  # type: ignore[arg-type]
+    return app_module.RackrateApp(fleet, nodes=nodes, client_for=FakeClient, theme="rackrate-dark", unicode=True, **{"clock": Clock(), **options})  # type: ignore[arg-type]
 
 
 async def until(holds: Any, seconds: float = 60) -> None:
@@ -188,6 +184,7 @@ async def test_the_ledger_is_read_in_a_thread_of_its_own_and_never_twice_at_once
         return Costs(today=Fraction(7), month=Fraction(70))
 
     monkeypatch.setattr(background, "read_costs", slow)
+    monkeypatch.setattr(app_module, "FIRST_SECONDS", 3600.0)  # only the test's own syncs are counted
     app = live_app("good", ledger_path=tmp_path / "ledger.db")
     async with running(app) as pilot:
         app.sync_ledger()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.widgets import Input
 
 from tests.support.jobs import job_fleet
+from tests.support.money_app import until
 from tests.support.screens import line_with, make_app, press, running, table, text
 
 
@@ -33,7 +34,8 @@ async def test_right_takes_what_is_shown_behind_the_cursor() -> None:
     app, _ = make_app()
     async with running(app) as pilot:
         await press(pilot, "slash", *"!user:bo")
-        await pilot.pause(0.1)
+        field = app.screen.query_one("FilterBar Input", Input)
+        await until(pilot, lambda: bool(field._suggestion))
         await press(pilot, "right")
         assert typed(app) == "!user:bob" and "a100-half" not in table(app).keys
 

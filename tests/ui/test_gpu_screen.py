@@ -254,7 +254,7 @@ async def test_a_node_that_was_never_heard_or_is_unknown_opens_nothing_that_brea
 
 async def test_every_figure_of_nvitop_is_on_the_screen(fake_nvml: FakeNvml) -> None:
     """The same driver, read by nvitop and by our sensor; what nvitop tells of the GPU stands on its screen."""
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", "600"])
     try:
         state = PRESETS["8xH100"]().busy(3, (child.pid, 13 * G, 53, 10), utilization=63)
         state.gpu(3, fan=43, power=303_000, clock__1=1203, clock__2=2602, pstate=1, enc=7, dec=9, util__mem=21, ecc__1__0=4, compute_mode=3)
@@ -282,7 +282,7 @@ async def test_every_figure_of_nvitop_is_on_the_screen(fake_nvml: FakeNvml) -> N
             f"SM {theirs['sm_clock']} of {more['most'][0]} MHz", f"memory {more['memory clock']} of {more['most'][1]} MHz",
             f"memory traffic {more['memory traffic']}%", f"encoder {more['encoder']}% decoder {more['decoder']}%",
             f"state {more['performance state']}", f"not corrected {more['ecc']}", f"bus {more['bus']}", "persistence on", "display off",
-            f"compute {more['compute mode'].lower()}", str(theirs["processes"][0]["pid"]), theirs["processes"][0]["user"], "13.0G", "53%", "sleep 60",
+            f"compute {more['compute mode'].lower()}", str(theirs["processes"][0]["pid"]), theirs["processes"][0]["user"], "13.0G", "53%", "sleep 600",
         ):  # fmt: skip
             assert part in whole, f"{part!r} is not in\n{whole}"
         assert more["pcie"] == [2_048_000, 1_024_000] and "in 1.9G/s out 977M/s" in whole, "their KiB per second are NVML's KB"

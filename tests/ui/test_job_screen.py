@@ -181,6 +181,7 @@ async def test_the_first_line_of_a_long_log_is_gone_to_at_once_and_reading_on_co
     async with running(app, (100, 30)) as pilot:
         await press(pilot, "j", "down", "enter")
         await until(lambda: LONG[-1] in text(app))
+        await pilot.pause()  # it waits for news now
         asked = len(node.calls)
         await press(pilot, "home")
         await until(lambda: LONG[0] in text(app))
@@ -202,8 +203,8 @@ async def test_the_whole_log_is_searched_also_what_is_not_loaded() -> None:
         await press(pilot, "j", "down", "enter")
         await until(lambda: LONG[-1] in text(app))
         await press(pilot, "slash", *"LOSS sp")
-        await until(lambda: "6/6" in text(app), 20)
-        assert LONG[25_777] in text(app) and "▸step 025777" in text(app)
+        await until(lambda: "6/6" in text(app) and "▸step 025777" in text(app))
+        assert LONG[25_777] in text(app)
         marked = next(segment for segment in log_of(app).render_line(line_of(app, "025777")) if segment.text == "loss sp")
         assert marked.style is not None and marked.style.reverse and marked.style.underline
         await press(pilot, "enter")
@@ -232,8 +233,7 @@ async def test_what_comes_while_one_searches_is_counted_and_esc_goes_back_to_whe
         await press(pilot, "j", "down", "enter")
         await until(lambda: LINES[-1] in text(app))
         await press(pilot, "slash", *"/step 0000[12]$/")
-        await until(lambda: "2/2" in text(app))
-        assert "▸step 00002" in text(app)
+        await until(lambda: "2/2" in text(app) and "▸step 00002" in text(app))
         node.write("step 00001\nnot yet whole: step 0000")
         await until(lambda: "2/3" in text(app))
         await press(pilot, "escape")
@@ -374,8 +374,9 @@ async def test_leaving_the_screen_ends_the_questions() -> None:
     async with running(app) as pilot:
         await press(pilot, "j", "down", "enter")
         await until(lambda: LINES[-1] in text(app))
+        following = app.screen._following  # type: ignore[attr-defined]
         await press(pilot, "escape")
-        await until(lambda: ("close",) in node.calls)
+        await until(lambda: following.done() and not app.asking.is_waiting)
         asked = len(node.calls)
         node.write("nobody reads this\n")
         await asyncio.sleep(0.1)

@@ -72,7 +72,7 @@ def _config() -> Any:
 
 async def there(app: RackrateApp, pilot: Pilot[None], done: Callable[[], bool] = lambda: True) -> None:
     """Until the app is at the moment that was asked for, with its money."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     await pilot.pause()
     while app.travel is not None and (app.travel.busy or app.travel.wish_ms is not None or app.travel.money_busy) or not done():
         assert time.monotonic() < deadline, text(app)
