@@ -22,6 +22,7 @@ from tui.ui.theme import DARK
 from tui.ui.widgets.fleet_table import FleetTable
 
 at_rest.install()
+Pilot._wait_for_screen.__defaults__ = (120.0,)  # Textual gives up after 30 s, which a process with a tenth of a core needs
 RackrateApp.NOTIFICATION_TIMEOUT = 3600.0  # a notice would go away while a busy machine still paints it
 
 
