@@ -152,7 +152,7 @@ class TerminalDriver(LinuxDriver):
                         self.exit_event.wait(READ_SECONDS)
                         continue
                     text = decode(mouse.feed(data))
-                    if pastes.has(text, time.monotonic()) and not isinstance(self._app.focused, Input):
+                    if pastes.has(text, time.monotonic()) and not _takes(self._app.focused, text):
                         self.process_message(events.Paste(text))
                     elif text:
                         self._tell(parser.feed(text))
@@ -166,6 +166,11 @@ class TerminalDriver(LinuxDriver):
     def _tell(self, messages: Any) -> None:
         for message in messages:
             self.process_message(message)
+
+
+def _takes(focused: Any, text: str) -> bool:
+    """Whether text, pasted or not, is for what has the focus: a line, or another part of a form that one line is typed into."""
+    return isinstance(focused, Input) or (getattr(focused, "IN_TURN", False) and not any(sign in "\r\n" for sign in text))
 
 
 def _read(fileno: int) -> bytes:

@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from textual import events
-from textual.app import App, ScreenStackError
+from textual.app import ScreenStackError
 from textual.screen import Screen
 from textual.widgets import Input
 
-KEYS = frozenset({"enter", "tab", "backspace"})
+from tui.ui.in_turn import InTurn
+
+KEYS = frozenset({"enter", "escape", "tab", "backspace"})
 """Which are handed on as well, behind letters that are on their way."""
 
 
-class TypedEarly(App[None]):
+class TypedEarly(InTurn):
     """A part of the app."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -48,6 +50,9 @@ class TypedEarly(App[None]):
             return False
         if not event.is_printable and not (event.key in KEYS and (self._early or self._on_the_way)):
             return False
+        if self.has_to_wait:
+            self.waits(event)
+            return True
         self._early.append(event)
         self._hand_on(screen)
         return True
@@ -62,12 +67,16 @@ class TypedEarly(App[None]):
             return
         if not field.has_focus:
             screen.set_focus(field)
-        while self._early:
+        while self._early and not self.has_to_wait:
             typed = self._early.pop(0)
             event = events.Key(typed.key, typed.character)
             self._on_the_way.append(event)
             field._forward_event(event)  # as the app gives a key to what has the focus
             field.call_later(self.call_later, self._on_the_way.remove, event)
+            self.handed_on(field, event)
+        for typed in self._early:
+            self.waits(typed)
+        self._early.clear()
 
 
 def _is_line(screen: Screen[Any]) -> bool:

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
+from tui.ui.in_turn import LineInput
 from tui.ui.lines import Line, wrapped
 from tui.ui.screens.confirm import CELLS, DIALOG_CSS
 from tui.ui.screens.dialog import Dialog
@@ -49,7 +50,7 @@ class AskText(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield RaisedLines(id="asked")
-            yield Input(self._value, placeholder=self._example, select_on_focus=False)
+            yield LineInput(self._value, placeholder=self._example, select_on_focus=False)
             yield RaisedLines(id="hint")
 
     def on_mount(self) -> None:

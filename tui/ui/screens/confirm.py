@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
+from tui.ui.in_turn import LineInput, act_now
 from tui.ui.lines import BLANK, Line, cropped, fitted, wrapped
 from tui.ui.screens.dialog import Dialog
 from tui.ui.widgets.lines_view import RaisedLines
@@ -110,12 +111,14 @@ class ConfirmScreen(Dialog[bool]):
             spans += [("▌ " if here else "  ", "mark"), (answer, style), ("    ", "dim")]
         return tuple(spans)
 
-    def on_key(self, event: events.Key) -> None:
-        """Digits of the number."""
+    async def on_key(self, event: events.Key) -> None:
+        """Digits of the number, in turn with what corrects them."""
         if self._count is not None and event.character and event.character in "0123456789" and len(self.typed) < 6:
             event.stop()
             self.typed += event.character
             self._show()
+        elif event.key == "backspace":
+            await act_now(self, event)
 
     def action_rub_out(self) -> None:
         """The last digit; without one it leaves."""
@@ -202,7 +205,7 @@ class SignalScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield RaisedLines(id="asked")
-            yield Input(placeholder=f"signal: {USUAL_SIGNALS}", select_on_focus=False)
+            yield LineInput(placeholder=f"signal: {USUAL_SIGNALS}", select_on_focus=False)
             yield RaisedLines(id="hint")
 
     def on_mount(self) -> None:

@@ -19,6 +19,7 @@ from textual.widgets import Input
 from tui.ui import actions, colon
 from tui.ui.actions import Action, Scope, palette
 from tui.ui.colon import Goto, World, WrongWord
+from tui.ui.in_turn import LineInput
 from tui.ui.lines import Line, fitted, wrapped
 from tui.ui.widgets.lines_view import RaisedLines
 
@@ -43,6 +44,17 @@ class Row(NamedTuple):
     text: str = ""
 
 
+class PaletteInput(LineInput):
+    """Arrows and Tab are for the list below it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "screen.step(1)", show=False),
+        Binding("up", "screen.step(-1)", show=False),
+        Binding("tab", "screen.fill(1)", show=False),
+        Binding("shift+tab", "screen.fill(-1)", show=False),
+    ]
+
+
 class PaletteScreen(ModalScreen[Action | Goto | None]):
     """Type to narrow, arrows to choose, Tab to complete, Enter to run, Esc to leave."""
 
@@ -60,10 +72,6 @@ class PaletteScreen(ModalScreen[Action | Goto | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False),
-        Binding("down", "step(1)", show=False, priority=True),
-        Binding("up", "step(-1)", show=False, priority=True),
-        Binding("tab", "fill(1)", show=False, priority=True),
-        Binding("shift+tab", "fill(-1)", show=False, priority=True),
     ]
 
     def __init__(self, scope: Scope, world: World) -> None:
@@ -77,7 +85,7 @@ class PaletteScreen(ModalScreen[Action | Goto | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Input(placeholder="a screen, an action, a node: costs, jobs user:me, gpu-07", select_on_focus=False)
+            yield PaletteInput(placeholder="a screen, an action, a node: costs, jobs user:me, gpu-07", select_on_focus=False)
             yield RaisedLines(id="said")
             yield RaisedLines(id="found")
 

@@ -17,6 +17,7 @@ from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input
 
+from tui.ui.in_turn import LineInput, act_now
 from tui.ui.job_form import Field
 from tui.ui.lines import Line, to_strip, wrapped
 from tui.ui.theme import ANSI, STYLES
@@ -33,30 +34,27 @@ class Said(LinesView, can_focus=False):
     DEFAULT_CSS = "Said { height: 0; display: none; overflow: hidden hidden; }"
 
 
-class FormInput(Input):
+WALK: list[BindingType] = [
+    Binding("up,shift+tab", "app.focus_previous", show=False),
+    Binding("down,tab", "app.focus_next", show=False),
+]
+
+
+class FormInput(LineInput):
     """Up and down go to the fields beside it."""
 
-    async def _on_key(self, event: events.Key) -> None:
-        if event.key in ("up", "down"):
-            event.stop()
-            event.prevent_default()
-            if event.key == "up":
-                self.screen.focus_previous()
-            else:
-                self.screen.focus_next()
-            return
-        await super()._on_key(event)
+    BINDINGS: ClassVar[list[BindingType]] = WALK
 
 
 class Switch(Widget, can_focus=True):
     """Yes or no: Space or a click turns it."""
 
     DEFAULT_CSS = "Switch { height: 1; width: 1fr; }"
+    IN_TURN: ClassVar = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "turn", show=False),
         Binding("enter", "submit", show=False),
-        Binding("up", "app.focus_previous", show=False),
-        Binding("down", "app.focus_next", show=False),
+        *WALK,
     ]
 
     class Turned(Message):
@@ -74,6 +72,9 @@ class Switch(Widget, can_focus=True):
         styles = STYLES.get(self.app.theme, STYLES[ANSI])
         box: Line = ((" [x] " if self.on else " [ ] ", "key" if self.on or self.has_focus else "text"), (self.hint, "dim"))
         return to_strip(box, styles, self.size.width, "cursor" if self.has_focus else "page")
+
+    async def _on_key(self, event: events.Key) -> None:
+        await act_now(self, event)
 
     def action_turn(self) -> None:
         self.on = not self.on

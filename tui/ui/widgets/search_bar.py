@@ -5,12 +5,16 @@ Invariant: while it is open letters go into it; Esc closes it, and the log stays
 
 from __future__ import annotations
 
-from textual import events
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
+from tui.ui.in_turn import LineInput
 
-class SearchBar(Input):
+
+class SearchBar(LineInput):
     """Posts `Wanted` with each change, `Done` with Enter, `Left` with Esc."""
 
     DEFAULT_CSS = """
@@ -18,6 +22,8 @@ class SearchBar(Input):
     SearchBar:focus { border: none; background-tint: $foreground 0%; }
     SearchBar.-open { display: block; }
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
 
     class Wanted(Message):
         """What is typed now."""
@@ -38,23 +44,20 @@ class SearchBar(Input):
 
     def open(self) -> None:
         self.add_class("-open")
-        self.focus()
+        self.open_line()
 
     def close(self) -> None:
         self.remove_class("-open")
+        self.close_line()
 
-    async def _on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            event.prevent_default()
-            self.post_message(self.Left())
-            return
-        await super()._on_key(event)
+    def action_leave(self) -> None:
+        self.close()
+        self.post_message(self.Left())
+
+    async def action_submit(self) -> None:
+        self.close()
+        self.post_message(self.Done())
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         self.post_message(self.Wanted(self.value))
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.post_message(self.Done())

@@ -6,10 +6,11 @@ Invariant: the status sums over exactly the rows that are shown; a note covers i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.suggester import Suggester
@@ -19,6 +20,7 @@ from tui.query import NODE_WORDS, QueryError, Words, compile_tree, parse_tree
 from tui.query_complete import NONE, Options, extended, options
 from tui.query_tree import Compare, Range, leaves
 from tui.ui.actions import Scope
+from tui.ui.in_turn import LineInput
 from tui.ui.lines import Line, cropped, joined, spread, wrapped
 from tui.ui.panes.header import Shown, footer_line, status_line
 from tui.ui.widgets.lines_view import RaisedLines
@@ -96,21 +98,34 @@ class _Continued(Suggester):
         return extended(value, self._bar.found)
 
 
-class FilterInput(Input):
-    """Up and down walk through the filters of before, Tab through what could stand here."""
+class FilterInput(LineInput):
+    """Up and down walk through the filters of before, Tab through what could stand here; Enter and Esc close the line at once."""
 
-    async def _on_key(self, event: events.Key) -> None:
-        if event.key in ("up", "down", "tab", "shift+tab"):
-            event.stop()
-            event.prevent_default()
-            bar = self.parent
-            assert isinstance(bar, FilterBar)
-            if event.key in ("up", "down"):
-                bar.recall(-1 if event.key == "up" else 1)
-            else:
-                bar.fill(1 if event.key == "tab" else -1)
-            return
-        await super()._on_key(event)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "recall(-1)", show=False),
+        Binding("down", "recall(1)", show=False),
+        Binding("tab", "fill(1)", show=False),
+        Binding("shift+tab", "fill(-1)", show=False),
+        Binding("escape", "clear", show=False),
+    ]
+
+    @property
+    def _bar(self) -> FilterBar:
+        assert isinstance(self.parent, FilterBar)
+        return self.parent
+
+    def action_recall(self, step: int) -> None:
+        self._bar.recall(step)
+
+    def action_fill(self, step: int) -> None:
+        self._bar.fill(step)
+
+    def action_clear(self) -> None:
+        self._bar.clear()
+
+    async def action_submit(self) -> None:
+        self._bar.hide()
+        await super().action_submit()
 
 
 class FilterBar(Vertical):
@@ -166,7 +181,7 @@ class FilterBar(Vertical):
         self._place = len(self._history)
         self.add_class("-open")
         self._explain()
-        self.query_one(FilterInput).focus()
+        self.query_one(FilterInput).open_line()
 
     def put(self, text: str) -> None:
         """Filters by `text` without showing the line."""
@@ -176,6 +191,11 @@ class FilterBar(Vertical):
         """No filter any more."""
         self.query_one(FilterInput).value = ""
         self._close()
+
+    def hide(self) -> None:
+        """Takes the line away; the next key is for the rows."""
+        self.remove_class("-open")
+        self.query_one(FilterInput).close_line()
 
     def recall(self, step: int) -> None:
         """Puts a filter of before into the line; past the newest one it is empty."""
@@ -249,5 +269,5 @@ class FilterBar(Vertical):
         text = self.applied
         if text and text not in self._history[-1:]:
             self._history = [*self._history, text][-HISTORY_LENGTH:]
-        self.remove_class("-open")
+        self.hide()
         self.post_message(self.Closed())
