@@ -239,7 +239,10 @@ class Node:
         return self._identity.describe(info)
 
     def is_idle(self) -> bool:
-        """Nobody listens, and no job runs or waits."""
+        """Nobody listens or has just asked something, and no job runs or waits."""
+        asked_at = self.agent.asked_at
+        if asked_at is not None and time.monotonic() - asked_at < IDLE_SECONDS:
+            return False
         counts = self.agent.jobs.counts() if self.agent.jobs is not None else wire.JobCounts()
         return not self.agent.listeners and not (counts.queued or counts.starting or counts.running or counts.stopping)
 

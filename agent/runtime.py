@@ -145,6 +145,8 @@ class NodeAgent:
         """What runs jobs here; None on a node that only measures."""
         self.jobs_fault: str | None = None
         """Why jobs cannot run here, where they should."""
+        self.asked_at: float | None = None
+        """`time.monotonic` of the newest request of somebody who may ask; None before the first."""
         self.further_problems: Callable[[], list[str]] = list
         """Sentences about what else does not work."""
         self.notice: wire.Notice | None = None

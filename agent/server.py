@@ -118,6 +118,7 @@ class _Gate:
         inner: Scope = {  # type: ignore
             **scope, AGENT: agent, ACTOR: asker, "path": path, "raw_path": path.encode(), "root_path": prefix
         }  # fmt: skip
+        agent.asked_at = time.monotonic()
         await self._routes(inner, receive, send)
 
     async def _serve_fleet(self, scope: Scope, send: Send, headers: Mapping[bytes, bytes]) -> None:

@@ -1,20 +1,23 @@
 """The agent of this machine, started when no node is configured.
 
 Invariant: an agent that this program started ends with it, or, if it has jobs, by itself once they have ended; one that
-already runs on the state directory is used and left alone.
+already runs on the state directory is used and left alone, and one that starts or ends just now is waited for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import selectors
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tui.config import NodeConfig, Paths
 from tui.errors import Failed, RackrateError
@@ -26,20 +29,65 @@ START_SECONDS = 20.0
 def local_agent(paths: Paths) -> Iterator[NodeConfig]:
     """Yields this machine as a node."""
     state_dir = paths.data_dir / "agent"
-    running = running_agent(state_dir)
+    running = _settled(state_dir)
     if running:
         yield running
         return
     arguments = ["run", "--listen", "127.0.0.1:0", "--state-dir", str(state_dir), "--end-when-idle"]
     process = start_agent(arguments, state_dir / "agent.log")
     try:
-        url = wait_for_url(process, state_dir / "agent.log")
-        yield _node(url, state_dir)
+        yield _started(process, state_dir)
     finally:
         if process.poll() is None and (jobs := unended_jobs(paths)):
             _leave(process, jobs)
         else:
             end_agent(process)
+
+
+def _started(process: subprocess.Popen[bytes], state_dir: Path) -> NodeConfig:
+    """Our own agent, or that of a program which was quicker."""
+    try:
+        return _node(wait_for_url(process, state_dir / "agent.log"), state_dir)
+    except Failed:
+        if (running := _settled(state_dir)) is None:
+            raise
+        return running
+
+
+def _settled(state_dir: Path) -> NodeConfig | None:
+    """The agent that runs here, or None. One that does not listen yet, or not any more, is waited for."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        running = running_agent(state_dir)
+        if running is not None and _listens(running):
+            return running
+        if not _held(state_dir):
+            return None
+        if time.monotonic() > end:
+            return running
+        time.sleep(0.05)
+
+
+def _listens(node: NodeConfig) -> bool:
+    """One that is busy does."""
+    url = urlsplit(node.url)
+    try:
+        socket.create_connection((url.hostname or "", url.port or 443), START_SECONDS).close()
+    except OSError as error:
+        return not isinstance(error, ConnectionRefusedError)
+    return True
+
+
+def _held(state_dir: Path) -> bool:
+    """Whether an agent has the state directory: it locks it before all else, and lets go of it last."""
+    try:
+        with (state_dir / "lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def unended_jobs(paths: Paths) -> int:
