@@ -73,9 +73,9 @@ def record(home: Path, file: Path, *options: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def report(home: Path, form: str, *options: str) -> bytes:
-    """Of the last whole hour: its rows are all written by now."""
-    end = (datetime.now(UTC) - timedelta(minutes=10)).replace(minute=0, second=0, microsecond=0)
+def report(home: Path, form: str, at: datetime, *options: str) -> bytes:
+    """Of the last whole hour before a moment: its rows are all written by then."""
+    end = (at - timedelta(minutes=10)).replace(minute=0, second=0, microsecond=0)
     words = ["--from", f"{end - timedelta(hours=1):%Y-%m-%dT%H:%M}Z", "--to", f"{end:%Y-%m-%dT%H:%M}Z"]
     done = rackrate_inside(home, "report", *words, "--by", "project,user", "--format", form, "--out", str(home / "report"), *options)
     assert done.code == 0, done.err
@@ -102,14 +102,14 @@ def test_a_recorded_hour_replays_to_the_same_report_byte_for_byte_also_after_pri
     def live(form: str) -> bytes:
         with monkeypatch.context() as patch:
             patch.setattr(Context, "now", lambda self: at)
-            return report(fleet, form, "--no-sync")
+            return report(fleet, form, at, "--no-sync")
 
     given = {form: live(form) for form in FORMATS}
     assert len(given["csv"].splitlines()) > 2
     put_price(fleet, "11.00", timedelta(days=1))
     (fleet / "terms.toml").write_text('[[discounts]]\ncloud = "aws"\npercent = "50"\n')
     for form in FORMATS:
-        assert report(fleet, form, "--record", str(recorded), "--at", f"{at:%Y-%m-%dT%H:%M:%S}Z") == given[form], form
+        assert report(fleet, form, at, "--record", str(recorded), "--at", f"{at:%Y-%m-%dT%H:%M:%S}Z") == given[form], form
     changed = live("csv")
     (fleet / "terms.toml").unlink()
     assert changed != given["csv"]
