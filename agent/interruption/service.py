@@ -83,6 +83,9 @@ class Service:
                     raise ConnectionAbortedError("closed")
                 self._connection = connection
             connection.connect()
+            with self._guard:
+                if self._ended:  # while there was no socket yet that could be shut down
+                    raise ConnectionAbortedError("closed")
             connection.request(method, url.path.rstrip("/") + path, body, dict(headers))
             answer = connection.getresponse()
             return _read(answer, time.monotonic() + timeout)

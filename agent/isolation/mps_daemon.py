@@ -200,10 +200,10 @@ class Server(NamedTuple):
 def servers() -> Iterator[Server]:
     """MPS servers on this machine, whosever."""
     for entry in os.listdir("/proc"):
-        if entry.isdecimal() and _is_server(entry) and _alive(int(entry)):
+        if entry.isdecimal() and _is_server(entry):
             environment = _environment(int(entry))
             uid = process_uid(int(entry))
-            if uid is not None:
+            if uid is not None and _alive(int(entry)):  # asked last: of one that ends, the environment reads as empty
                 pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY") or ("/tmp/nvidia-mps" if environment else None)
                 yield Server(int(entry), uid, pipe, environment.get("CUDA_VISIBLE_DEVICES"))
 

@@ -91,7 +91,7 @@ def metadata_service(
         service.released.set()
         service.shutdown()
         service.server_close()
-        thread.join(5)
+        thread.join(60)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_PUT = do_POST = do_GET
 
     def _fault(self, path: str) -> bool:
-        for beginning, fault in self.server.faults.items():
+        for beginning, fault in list(self.server.faults.items()):  # the test may change them meanwhile
             if not path.startswith(beginning):
                 continue
             if fault == "garbage":

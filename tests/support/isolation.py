@@ -95,7 +95,7 @@ def held(host: HostIsolation, limits: Limits) -> Iterator[Held]:
             job.wait()
             if job.stdout is not None:
                 job.stdout.close()
-        assert one.group.remove(5.0)
+        assert one.group.remove(60.0)
 
 
 def wait(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
@@ -111,7 +111,7 @@ def wait(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
 def clean(host: HostIsolation) -> None:
     """Nothing of these tests stays."""
     sweep(str(host.root), host.parent, set())
-    assert wait(lambda: clear(str(host.root), host.parent), 5.0)
+    assert wait(lambda: clear(str(host.root), host.parent))
 
 
 def stat(pid: int) -> list[str] | None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,9 @@ def test_a_job_that_saves_on_the_soft_signal_is_saved_in_time(tmp_path: Path, cl
     assert (report.saved, report.verdict, report.cause) == (True, SAVED, "spot_reclaim")
     assert (report.exit_code, report.signal, report.killed) == (0, None, False)
     steps = [report.heard_seconds, report.signalled_seconds, report.saved_seconds, report.ended_seconds]
-    assert all(step is not None for step in steps) and steps == sorted(steps)  # type: ignore[type-var]
+    assert None not in steps
+    # the shim writes whole milliseconds, and a file's time is that of the kernel's last tick
+    assert all(earlier < later + 0.02 for earlier, later in pairwise(steps))  # type: ignore[operator]
     assert report.left_seconds is not None and 0 < report.left_seconds < report.lead_seconds
     assert report.log_tail[-1].startswith("saved at step")
 
@@ -82,12 +85,16 @@ def test_a_job_that_ignores_the_soft_signal_is_killed_and_not_saved(tmp_path: Pa
 
 
 def test_a_job_that_ignores_the_signal_but_saves_all_the_time_is_saved(tmp_path: Path) -> None:
-    report = run(drill(tmp_path, "ignore", every=5))
+    report = run(drill(tmp_path, "ignore", every=5, grace_seconds=3.0))
     assert report.saved and report.killed
 
 
 def test_without_a_marker_an_end_by_the_signal_itself_is_not_saved(tmp_path: Path) -> None:
-    report = run(drill(tmp_path, "die", marker=None, wait_for_marker=False, warm_up_seconds=0.3, environment={"FLAVOUR": "salt"}))
+    for warm_up in (0.3, 3.0, 30.0):  # so long as a slow machine needs for its first word
+        fields = {"marker": None, "wait_for_marker": False, "warm_up_seconds": warm_up, "environment": {"FLAVOUR": "salt"}}
+        report = run(drill(tmp_path, "die", **fields))
+        if report.log_tail:
+            break
     assert not report.saved and "signal 15" in report.verdict and report.log_tail == ("training salt",)
 
 
@@ -120,7 +127,7 @@ def test_the_command_prints_the_report_as_json_and_ends_with_0(tmp_path: Path) -
     done = subprocess.run(command(tmp_path, "save"), cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["verdict"] == SAVED and report["heard_seconds"] <= report["saved_seconds"]
+    assert report["verdict"] == SAVED and report["heard_seconds"] < report["saved_seconds"] + 0.02
     assert (tmp_path / "state/jobs").is_dir() and "the notice is given" in done.stderr
 
 

@@ -31,11 +31,11 @@ def texts(steps: tuple[PlanStep, ...], kind: str) -> list[str | None]:
     return [step.text for step in steps if step.kind == kind]
 
 
-def run_hook(gpu: MpsGpu, pids: str, *more: str) -> subprocess.CompletedProcess[str]:
+def run_hook(gpu: MpsGpu, pids: str, seconds: str = "60") -> subprocess.CompletedProcess[str]:
     """What the shim does with `before_kill`."""
     (hook,) = gpu.before_kill(f"job-{A}-1")
-    argv = [pids if word == "{cgroup_pids}" else word for word in hook["argv"]] + list(more)
-    return subprocess.run(argv, env=hook["environment"], check=False, capture_output=True, text=True, timeout=30)
+    argv = [pids if word == "{cgroup_pids}" else word for word in hook["argv"]] + [seconds]
+    return subprocess.run(argv, env=hook["environment"], check=False, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("version", ["550", "535"])
@@ -148,7 +148,7 @@ def test_the_hook_says_what_it_could_not_do_and_always_ends(fake_mps: FakeMps) -
     child = fake_mps.client(server, A)
     assert run_hook(gpu, "").returncode == run_hook(gpu, "999999").returncode == 0, "nothing to do"
     assert run_hook(gpu, "1;2").returncode == 2, "never sent"
-    done = run_hook(gpu, str(child.pid), "4")
+    done = run_hook(gpu, str(child.pid), "6")
     assert (done.returncode, str(child.pid) in done.stderr) == (1, True)
     gpu.stop()
     gone = run_hook(gpu, str(child.pid))
@@ -159,7 +159,7 @@ def test_a_hook_on_a_daemon_that_hangs_gives_up(fake_mps: FakeMps) -> None:
     gpu = fake_mps.gpu(environment={"FAKE_MPS_HANG": "get_client_list"})
     gpu.start()
     fake_mps.start_server()
-    done = run_hook(gpu, "1", "4")
+    done = run_hook(gpu, "1", "6")
     assert done.returncode == 2 and "no answer to get_client_list" in done.stderr
 
 
@@ -323,5 +323,5 @@ def test_many_threads_together_never_give_more_than_the_whole_gpu(fake_mps: Fake
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert len(gpu.shares) == 3 and len(faults) == 3 and sum(gpu.shares.values()) == Decimal("0.9")

@@ -110,4 +110,5 @@ def test_a_look_that_fails_leaves_the_lane_alive(monkeypatch: pytest.MonkeyPatch
     (thread,) = (one for one in threading.enumerate() if one.name == "filesystems" and one not in before)
     assert thread.is_alive()
     lane.close()
+    thread.join(60)
     assert not thread.is_alive()

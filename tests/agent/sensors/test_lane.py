@@ -25,7 +25,7 @@ def test_a_lane_runs_once_until_it_is_stopped_and_can_be_started_again() -> None
         lane.start(work)
         lane.start(work)
         assert began.wait(60) and lane.started and len(runs) == count and runs[-1].daemon
-        assert lane.stop(10) and not lane.started and not runs[-1].is_alive()
+        assert lane.stop(60) and not lane.started and not runs[-1].is_alive()
 
 
 def test_a_call_that_never_returns_is_said_and_left_behind_and_the_next_start_is_not_its_own(
@@ -50,4 +50,4 @@ def test_a_call_that_never_returns_is_said_and_left_behind_and_the_next_start_is
     assert stuck.wait(60)
     assert [stop.is_set() for stop in stops] == [True, False], "the one left behind still has its sign to stop"
     driver.set()
-    assert lane.stop(10)
+    assert lane.stop(60)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from itertools import count
 
 from agent import wire
 from tests.support.fake_nvml.state import PRESETS
@@ -11,10 +13,14 @@ from tests.support.nvml import FakeNvml, RemoteSensor, fake_nvml  # noqa: F401  
 KIB = 1024
 
 
-def until(sensor: RemoteSensor, index: int, holds) -> wire.Gpu:
-    """Reads until the slow lane has brought what is waited for."""
-    deadline = time.monotonic() + 20
+def until(sensor: RemoteSensor, index: int, holds, change: Callable[[], object] = lambda: None) -> wire.Gpu:
+    """Reads until the slow lane has brought what is waited for.
+
+    `change` goes before each look: a counter that moved once shows in one round alone, which a busy machine may not see.
+    """
+    deadline = time.monotonic() + 60
     while True:
+        change()
         gpu = sensor.gpus()[index]
         if holds(gpu) or time.monotonic() > deadline:
             return gpu
@@ -30,13 +36,21 @@ def test_throughput_and_links_come_from_the_slow_lane_with_their_moment(fake_nvm
         assert (gpu.pcie_receive_bytes_per_second, gpu.pcie_transmit_bytes_per_second) == (2_500_000, 1_500_000)
         assert (gpu.nvlinks, gpu.nvlinks_down, gpu.nvlink_receive_bytes_per_second) == (18, (3, 7), 0)
         assert gpu.links_at is not None and gpu.unsupported == ("fan_ratio",)
-        fake_nvml.use(state.nvlink(2, 18, received_kib=18 * 4000, sent_kib=18 * 1000, down=(3,)))
-        gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second)
+        for link in range(18):
+            state[f"2.nvlink.{link}.state"] = int(link != 3)
+        steps = count(1)
+
+        def more() -> None:
+            step = next(steps)
+            fake_nvml.use(state.nvlink(2, 18, received_kib=step * 18 * 4000, sent_kib=step * 18 * 1000, down=(3,)))
+
+        gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second, more)
         received, sent = gpu.nvlink_receive_bytes_per_second, gpu.nvlink_transmit_bytes_per_second
         assert received and sent and received == 4 * sent and 18 * 4000 * KIB / 30 < received, "per second since the reading before"
         assert until(sensor, 2, lambda gpu: gpu.nvlinks_down == (3,)).nvlinks_down == (3,), "asked again after six rounds"
-        fake_nvml.use(state.nvlink(2, 18, received_kib=18))
-        gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second is None)
+        falling = count(18 * 3999, -18)
+        less = lambda: fake_nvml.use(state.nvlink(2, 18, received_kib=next(falling)))  # noqa: E731
+        gpu = until(sensor, 2, lambda gpu: gpu.nvlink_receive_bytes_per_second is None, less)
         assert gpu.nvlink_receive_bytes_per_second is None, "a counter that went down tells nothing"
 
 
@@ -47,9 +61,13 @@ def test_a_driver_that_does_not_sum_is_asked_link_by_link(fake_nvml: FakeNvml) -
     fake_nvml.use(state)
     with fake_nvml.sensor(link_seconds=0.3) as sensor:
         until(sensor, 0, lambda gpu: gpu.nvlink_receive_bytes_per_second == 0)
-        state.update({f"0.field.139.{link}": 5000 for link in range(12)})
-        fake_nvml.use(state)
-        gpu = until(sensor, 0, lambda gpu: gpu.nvlink_receive_bytes_per_second)
+        steps = count(5000, 5000)
+
+        def more() -> None:
+            state.update(dict.fromkeys((f"0.field.139.{link}" for link in range(12)), next(steps)))
+            fake_nvml.use(state)
+
+        gpu = until(sensor, 0, lambda gpu: gpu.nvlink_receive_bytes_per_second, more)
     assert gpu.nvlink_receive_bytes_per_second and gpu.nvlink_transmit_bytes_per_second == 0
 
 

@@ -21,7 +21,9 @@ for c in get_server_list get_default_active_thread_percentage 'set_default_activ
 echo '$ quit as nobody'; echo quit | setpriv --reuid 65534 --clear-groups "$bin" 2>&1; echo "= $?"
 ask 'quit -t 5'; sleep .2; files; ask get_server_list; ask quit
 echo '$ -d, kill -9, ask, -d, quit'; "$bin" -d; sleep .3
-p=$(grep -lsa "CUDA_MPS_PIPE_DIRECTORY=$d/pipe" /proc/[0-9]*/environ | cut -d/ -f3); kill -9 $p 2>/dev/null; sleep .2; files; ask get_server_list; "$bin" -d; echo "= $?"; sleep .3; ask quit
+p=$(grep -lsa "CUDA_MPS_PIPE_DIRECTORY=$d/pipe" /proc/[0-9]*/environ | cut -d/ -f3); kill -9 $p 2>/dev/null; sleep .2
+for _ in {1..400}; do grep -qsa "CUDA_MPS_PIPE_DIRECTORY=$d/pipe" /proc/[0-9]*/environ || break; sleep .05; done  # a busy machine takes its time
+files; ask get_server_list; "$bin" -d; echo "= $?"; sleep .3; ask quit
 echo '$ CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40 -d'; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40 "$bin" -d; echo "= $?"; sleep .3; ask get_default_active_thread_percentage; ask quit
 echo '$ bad directory'; CUDA_MPS_PIPE_DIRECTORY=/proc/nowhere "$bin" -d 2>&1; echo "= $?"
 rm -rf $d

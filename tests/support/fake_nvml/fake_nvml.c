@@ -61,6 +61,7 @@ static void reload(void)                                  /* holding L */
     FILE *f = fopen(path, "r");
     if (!f)
         return;
+    fstat(fileno(f), &st);                                /* the file may have been replaced since */
     char *text = calloc(1, st.st_size + 2);
     text[fread(text, 1, st.st_size, f)] = 0;
     fclose(f);
