@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections.abc import Iterator
+
+_mutex = threading.Lock()
+_inside = 0
+"""How many pause it now."""
+_was_on = False
 
 
 @contextlib.contextmanager
@@ -16,10 +22,16 @@ def paused() -> Iterator[None]:
 
     Memory is given back as ever by counting references; only cycles wait.
     """
-    was_on = gc.isenabled()
-    gc.disable()
+    global _inside, _was_on
+    with _mutex:
+        if not _inside:
+            _was_on = gc.isenabled()
+            gc.disable()
+        _inside += 1
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        with _mutex:
+            _inside -= 1
+            if not _inside and _was_on:
+                gc.enable()
