@@ -224,8 +224,9 @@ def fed_whole(last: int) -> dict[str, list[tuple[object, ...]]]:
 def test_kills_at_random_moments_lose_no_row_and_double_none(tmp_path: Path) -> None:
     path, rng = tmp_path / "ledger.db", random.Random(2)
     Ledger.open(path).close()
-    cursors = []
-    for _ in range(25):
+    cursors: list[int] = []
+    deadline = time.monotonic() + 120
+    while len(cursors) < 25 or (not cursors[-1] and time.monotonic() < deadline):
         process = run_loop(path, 10**9)
         time.sleep(rng.uniform(0.0, 0.06))
         process.send_signal(signal.SIGKILL)

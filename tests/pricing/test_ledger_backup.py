@@ -221,7 +221,7 @@ def test_writers_a_reader_and_a_keeper_killed_at_any_moment_lose_nothing(tmp_pat
     )
     programs = [start(tmp_path, place, arguments) for place, arguments in enumerate((writer, writer, *loop))]
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         kills = 0
         while (kills < 16 or not all(one.rounds() for one in programs[2:])) and time.monotonic() < deadline:
             time.sleep(rng.uniform(0.1, 0.5))

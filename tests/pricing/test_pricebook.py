@@ -213,7 +213,7 @@ for turn in range(rounds):
 def test_several_programs_put_at_once_and_every_price_is_there_once(tmp_path: Path) -> None:
     path = tmp_path / "prices.db"
     run = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(who), "6"]) for who in range(3)]
-    assert [child.wait(60) for child in run] == [0, 0, 0]
+    assert [child.wait(120) for child in run] == [0, 0, 0]
     with PriceBook.open(path) as book:
         assert book.check() == []
         for zone in range(1, 7):

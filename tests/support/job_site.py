@@ -57,7 +57,7 @@ class Site:
         return self._listeners[name].url
 
     def _call(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(120)
 
     def do(self, action: Callable[[], T]) -> T:
         """Runs it where the agents live."""
@@ -94,7 +94,7 @@ class Site:
         for name in list(self._listeners):
             self.stop_node(name)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(20)
+        self._thread.join(60)
         self._loop.close()
 
 

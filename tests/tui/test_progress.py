@@ -7,7 +7,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,25 @@ import pytest
 from tui.progress import BrokenOff, broken_off, live_line
 
 CHILD = """
-import sys, time
-from tui.progress import live_line
+import signal
+from tui.progress import BrokenOff, live_line
 with live_line() as line:
     line.tell("reading", ", 1 of 2")
-    time.sleep(float(sys.argv[1]))
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        pass
+import sys
 sys.stderr.write("done\\n")
 """
 
 
-def on_a_terminal(words: list[str], seconds: float = 0.0, env: dict[str, str] | None = None) -> tuple[bytes, int]:
-    """What a program writes to its stderr, a terminal, and its exit code; after `seconds` it is sent SIGINT."""
+def on_a_terminal(words: list[str], shown: bytes, env: dict[str, str] | None = None) -> tuple[bytes, int]:
+    """What a program writes to its stderr, a terminal, and its exit code; once `shown` is there it is sent SIGINT."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(words, stderr=theirs, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=env)
     os.close(theirs)
-    said = b""
-    if seconds:
-        time.sleep(seconds)
-        process.send_signal(signal.SIGINT)
+    said, sent = b"", False
     while True:
         try:
             part = os.read(ours, 65536)
@@ -41,12 +41,15 @@ def on_a_terminal(words: list[str], seconds: float = 0.0, env: dict[str, str] | 
         if not part:
             break
         said += part
+        if shown in said and not sent:
+            process.send_signal(signal.SIGINT)
+            sent = True
     os.close(ours)
-    return said, process.wait(30)
+    return said, process.wait(60)
 
 
 def test_a_long_step_tells_the_time_and_how_it_is_broken_off_and_leaves_no_line() -> None:
-    said, code = on_a_terminal([sys.executable, "-c", CHILD, "3.5"])
+    said, code = on_a_terminal([sys.executable, "-c", CHILD], b"Ctrl+C breaks it off")
     assert code == 0 and b"reading, 1 of 2" in said
     assert b"Ctrl+C breaks it off" in said and said.endswith(b"\r\x1b[Kdone\r\n")
 
@@ -74,7 +77,7 @@ def test_a_sync_that_is_broken_off_ends_with_130_and_a_sentence(tmp_path: Path) 
     nodes = [f'[[nodes]]\nname = "n{i}"\nurl = "http://127.0.0.1:{one.getsockname()[1]}"\n' for i, one in enumerate(hanging)]
     (tmp_path / "config.toml").write_text("\n".join(nodes))
     env = {**os.environ, "RACKRATE_HOME": str(tmp_path)}
-    said, code = on_a_terminal([sys.executable, "-m", "tui.cli", "sync"], seconds=4.0, env=env)
+    said, code = on_a_terminal([sys.executable, "-m", "tui.cli", "sync"], b"Ctrl+C breaks it off", env)
     assert code == 130 and b"rackrate: broken off: synced: 0 of 2 nodes; the next sync brings what is missing." in said
     assert b"Traceback" not in said
     for one in hanging:

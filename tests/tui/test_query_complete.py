@@ -98,7 +98,7 @@ def test_bash_completes_queries_without_asking_a_node(tmp_path: Path, line: str,
     before = line.replace("'", "'\\''")
     test = f"source {script}; COMP_LINE='{before}'; COMP_POINT=${{#COMP_LINE}}; COMP_WORDS=(rackrate {words}); "
     test += 'COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _shtab_rackrate 2>/dev/null; echo "${COMPREPLY[*]}"'
-    done = subprocess.run(["bash", "-c", test], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["bash", "-c", test], capture_output=True, text=True, timeout=120)
     assert done.stdout.startswith(reply), (done.stdout, done.stderr)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -295,10 +296,22 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+def begun(process: subprocess.Popen[str]) -> None:
+    """Both nodes are live: the first line says it, or lines of their own behind it where a busy machine took its time."""
+    said = first_line(process)
+    found = re.search(r"watching 2 nodes: (\d) live", said)
+    assert found is not None, said
+    live = int(found[1])
+    while live < 2:
+        said = first_line(process)
+        assert said, "it ended"
+        live += len(re.findall(r"node n\d is live", said)) - len(re.findall(r"node n\d is (?:stale|lost)", said))
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_it_at_once_without_a_word(home: Path, number: int, code: int) -> None:
     process = watching(home, "--every", "1h")
-    assert "watching 2 nodes: 2 live" in first_line(process)
+    begun(process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code and err == "" and "\x1b" not in out
@@ -315,14 +328,14 @@ def test_it_ends_when_its_reader_goes_away_and_does_not_wait_for_the_next_line(h
 
 def test_nodes_that_die_are_said_and_nodes_that_never_answered_are_exit_code_3(home: Path) -> None:
     process = watching(home, "--json")
-    assert "2 live" in json.loads(first_line(process))["text"]
+    begun(process)
     os.kill(int((home / "pid").read_text()), signal.SIGKILL)
     said = (json.loads(line) for line in iter(lambda: first_line(process), ""))
-    records = list(islice((one for one in said if one["event"] == "node"), 4))
-    assert [one["state"] for one in records].count("lost") == 2 and {one["node"] for one in records} == {"n0", "n1"}
+    lost = list(islice((one for one in said if one["event"] == "node" and one["state"] == "lost"), 2))
+    assert {one["node"] for one in lost} == {"n0", "n1"}
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 0
-    never = watching(home, "--for", "1s")
+    never = watching(home, "--for", "6s")
     out, err = never.communicate(timeout=60)
     assert never.returncode == 3 and "0 live, 0 stale, 2 lost" in out and out.count("never heard") == 2 and not err
