@@ -409,7 +409,14 @@ def test_ctrl_c_leaves_cancels_or_goes_on(site: Site, command: Command, monkeypa
 def test_following_survives_an_agent_that_goes_and_comes_back(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     from tui import job_follow
 
+    missed, waits = threading.Event(), job_follow.Follower._wait
+
+    async def noticed(follower: job_follow.Follower, error: Any) -> None:
+        missed.set()
+        await waits(follower, error)
+
     monkeypatch.setattr(job_follow, "RETRY_SECONDS", (0.05,))
+    monkeypatch.setattr(job_follow.Follower, "_wait", noticed)
     monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
     with job_site(tmp_path, JobService("solo")) as site:
         job = add(site, "solo")
@@ -417,11 +424,9 @@ def test_following_survives_an_agent_that_goes_and_comes_back(tmp_path: Path, co
         site.do(lambda: jobs.write(job.id, b"one\n"))
 
         def restart() -> None:
-            import time
-
             site.until(lambda: any(asked[0] == "wait" for asked in jobs.asked))
             port = site.stop_node("solo")
-            time.sleep(0.2)
+            assert missed.wait(60), "nobody asked it meanwhile"
             site.do(lambda: jobs.write(job.id, b"two\n"))
             monkeypatch.setattr("tests.support.job_site.bind", lambda host, _: bind_again(port))
             site.config()
