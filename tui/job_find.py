@@ -96,9 +96,22 @@ async def find(listing: Listing, nodes: Sequence[NodeConfig], client_for: Client
 
 
 async def find_all(listing: Listing, nodes: Sequence[NodeConfig], client_for: ClientFor, text: str) -> tuple[Found, ...]:
-    """As `find`; the id of a run over several nodes means all its parts. Of those that cannot be asked nothing is known."""
+    """As `find`; the id of a run over several nodes, its beginning, or its name means all its parts.
+
+    Of those that cannot be asked nothing is known.
+    """
     parts = tuple(found for found in listing.found if found.job.gang is not None and found.job.gang == text)
+    matches = matching(listing, text)
+    if not parts and len({found.job.gang or found.job.id for found in matches}) == 1:
+        parts = matches
     return parts or (await find(listing, nodes, client_for, text),)
+
+
+def with_parts(listing: Listing, found: Sequence[Found]) -> tuple[Found, ...]:
+    """What was found, and of a run over several nodes the other parts too."""
+    gangs = {one.job.gang for one in found} - {None}
+    known = {(one.node.name, one.job.id) for one in found}
+    return (*found, *(one for one in listing.found if one.job.gang in gangs and (one.node.name, one.job.id) not in known))
 
 
 async def _ask_all(nodes: Sequence[NodeConfig], client_for: ClientFor, id: str) -> Found | None:

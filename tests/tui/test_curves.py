@@ -267,3 +267,21 @@ def test_the_commands_print_what_is_kept_as_golden_text(
                       ("curves", "train-1", "--csv", "--json")):  # fmt: skip
             done = command("job", *wrong)
             assert done.code == 2 and done.err.count("\n") == 1 and "Traceback" not in done.err, wrong
+
+
+def test_a_run_over_nodes_has_the_curves_and_the_money_of_all_whichever_part_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    sites = [Curved(node=name) for name in ("n1", "n2")]
+    fields = {"state": "ended", "cause": "exit:0", "usd_per_hour": Decimal("7.20"), "cost": Decimal("1.25"), "gang": "0gang0000000"}
+    for number, service in enumerate(sites, 1):
+        service.kept[f"0abc0000000{number}"] = job(number, f"n{number}", **fields)
+    sites[1].curved["0abc00000002"] = told(LOSS, SPEED)
+    with job_site(tmp_path, *sites):
+        monkeypatch.setenv("RACKRATE_HOME", str(tmp_path))
+        for named in ("0abc00000001", "0abc00000002", "0gang0000000", "0gang"):
+            done = rackrate_here(capfdbinary, "job", "curves", "--json", named)
+            found = done.json()
+            assert (found["usd_so_far"], found["usd_per_hour"], len(found["curves"]["curves"])) == ("2.50", "14.40", 2), (named, done)
+        same = rackrate_here(capfdbinary, "job", "compare", "0abc00000001", "0abc00000002")
+        assert same.code == 2 and "these are the same job" in same.err

@@ -21,6 +21,7 @@ from tests.support.job_service import JobService
 from tests.support.job_site import Site, job_site
 from tui import gang
 from tui.cli import main
+from tui.commands.follow import Lines
 from tui.config import NodeConfig
 from tui.errors import WrongUsage
 from tui.job_nodes import Place
@@ -158,20 +159,34 @@ def test_what_an_agent_says_against_its_part_is_told(site: Site, capsys: pytest.
     assert code == 2 and "na, nb, nc: no torchrun in the command" in err
 
 
-def test_following_waits_for_every_part(site: Site, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_following_shows_what_each_part_says_and_waits_for_all(site: Site, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     def end() -> None:
         site.until(lambda: all(any(job.state == "running" for job in site.jobs[name].kept.values()) for name in NAMES[:2]))
         for name, code in (("na", 0), ("nb", 5)):
             jobs = site.jobs[name]
             [id] = jobs.kept
-            site.do(lambda jobs=jobs, id=id, code=code: (jobs.write(id, b"rank\n"), jobs.end(id, exit_code=code)))
+            site.do(lambda jobs=jobs, id=id, code=code: (jobs.write(id, f"of {id}\n".encode()), jobs.end(id, exit_code=code)))
 
     thread = threading.Thread(target=end)
     thread.start()
     code = main(["run", "--nodes", "2", "-f", "--", "torchrun", "x"])
     thread.join()
     out, err = capfdbinary.readouterr()
-    assert code == 5 and out == b"rank\n" and err.count(b" ended (") == 2
+    ids = [id for name in NAMES[:2] for id in site.jobs[name].kept]
+    assert code == 5 and sorted(out.decode().splitlines()) == sorted(f"of {id}" for id in ids) and err.count(b" ended (") == 2
+
+
+def test_no_line_of_another_part_comes_into_the_middle_of_one() -> None:
+    out: list[str] = []
+    with Lines(out.append, whole=True) as one, Lines(out.append, whole=True) as other:
+        one.write("step 1, lo")
+        other.write("a\nb")
+        one.write("ss 2\r50%")
+        assert out == ["a\n", "step 1, loss 2\r"]
+    assert "".join(out) == "a\nstep 1, loss 2\rb50%"
+    with Lines(out.append, whole=False) as alone:
+        alone.write("50")
+        assert out[-1] == "50", "a single log is not held back"
 
 
 def place(name: str, url: str) -> Place:

@@ -291,6 +291,15 @@ def test_all_parts_of_a_run_over_several_nodes_are_cancelled_by_its_id(site: Sit
     assert all(jobs.asked[-1][0] == "cancel" for jobs in site.jobs.values())
 
 
+def test_a_run_over_several_nodes_is_one_also_by_the_beginning_of_its_id_and_by_its_name(site: Site, command: Command) -> None:
+    parts = [add(site, node, gang="0gang0000000", name="pair") for node in ("dear", "cheap")]
+    for text in ("0gang", "pair"):
+        shown = command("job", "show", "--json", text)
+        assert shown.code == 0 and {one["id"] for one in shown.json()} == {part.id for part in parts}
+    add(site, name="pair")
+    assert "pair could be 3 jobs" in command("job", "show", "pair").err
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [

@@ -106,9 +106,9 @@ def _loss(text: str | None) -> float | None:
 
 
 def _runs(context: Context, texts: Sequence[str], points: int) -> list[Run]:
-    """Of each job that is meant, once, in the order given."""
+    """Of each job that is meant, once, in the order given; of a run over several nodes the whole, whichever part was named."""
     from tui.curves import together
-    from tui.job_find import check_typed, find_all, list_jobs
+    from tui.job_find import check_typed, find_all, list_jobs, with_parts
 
     async def ask(nodes: Sequence[NodeConfig]) -> list[Run]:
         for text in texts:
@@ -116,8 +116,8 @@ def _runs(context: Context, texts: Sequence[str], points: int) -> list[Run]:
         listing = await list_jobs(nodes, context.client_for)
         for name, error in listing.errors.items():
             say(f"rackrate: {fmt.clean(name)}: {error}")
-        meant = [await find_all(listing, nodes, context.client_for, text) for text in texts]
-        once = {tuple((one.node.name, one.job.id) for one in parts): parts for parts in meant}
+        meant = [with_parts(listing, await find_all(listing, nodes, context.client_for, text)) for text in texts]
+        once = {frozenset((one.node.name, one.job.id) for one in parts): parts for parts in meant}
         asked = [[_ask_one(context, one.node, one.job.id, points) for one in parts] for parts in once.values()]
         return [together(await asyncio.gather(*parts)) for parts in asked]
 

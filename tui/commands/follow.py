@@ -66,6 +66,29 @@ class LogOut:
         sys.stdout.buffer.flush()
 
 
+class Lines:
+    """One of several logs that go to the same place: `whole`: no line of another one comes into the middle of one."""
+
+    def __init__(self, put: Callable[[str], None], *, whole: bool) -> None:
+        self._put, self._whole, self._rest = put, whole, ""
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._rest:
+            self._put(self._rest)
+        self._rest = ""
+
+    def write(self, text: str) -> None:
+        """Up to the last end of a line; a carriage return is one too, as progress bars have it."""
+        text = self._rest + text
+        end = max(text.rfind("\n"), text.rfind("\r")) + 1 if self._whole else len(text)
+        self._rest = text[end:]
+        if end:
+            self._put(text[:end])
+
+
 def follow_parts(
     context: Context,
     parts: Sequence[tuple[NodeConfig, str]],
@@ -76,7 +99,10 @@ def follow_parts(
     lines: int | None = None,
     quiet: bool = False,
 ) -> int:
-    """Follows the log of the first, then waits for all. Ctrl-C asks whether to leave it. `quiet`: no log, only the end."""
+    """Follows all parts of one run to their ends. Ctrl-C asks whether to leave it. `quiet`: no log, only the ends.
+
+    Of several parts each line stands whole: which of them speaks (rank 0 does) is nothing that could be known before.
+    """
     following = _Following(context, parts, out or LogOut(), first, only, lines, quiet)
     while True:
         try:
@@ -107,36 +133,46 @@ class _Following:
         self._parts = parts
         self._out = out
         self._first, self._only, self._lines, self._quiet = first, only, lines, quiet
-        self._place: tuple[int, int] | None = None
-        """(attempt, offset) where we were."""
+        self._places: dict[str, tuple[int, int]] = {}
+        """Job -> (attempt, offset) where we were."""
 
     async def run(self) -> int:
-        from tui.job_follow import exit_code, wait_for_end
+        from tui.job_follow import exit_code
 
         async with contextlib.AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(self._context.client_for(node)) for node, _ in self._parts]
-            ended = []
-            for number, (client, (node, id)) in enumerate(zip(clients, self._parts, strict=True)):
-                tell = self._teller(node)
-                logged = number == 0 and not self._quiet
-                job = await (self._follow(client, id, tell) if logged else wait_for_end(client, id, tell))
-                if job.state == "ended":
-                    say(end_line(node, job))
-                ended.append(job)
+            calls = [asyncio.ensure_future(self._part(*one)) for one in zip(clients, self._parts, strict=True)]
+            try:
+                ended = await asyncio.gather(*calls)
+            finally:
+                for call in calls:
+                    call.cancel()
+                await asyncio.gather(*calls, return_exceptions=True)
         return next((code for job in ended if (code := exit_code(job))), 0)
+
+    async def _part(self, client: AgentClient, part: tuple[NodeConfig, str]) -> wire.Job:
+        from tui.job_follow import wait_for_end
+
+        node, id = part
+        tell = self._teller(node)
+        job = await (wait_for_end(client, id, tell) if self._quiet else self._follow(client, id, tell))
+        if job.state == "ended":
+            say(end_line(node, job))
+        return job
 
     async def _follow(self, client: AgentClient, id: str, tell: Callable[[str], None]) -> wire.Job:
         from tui.job_follow import Follower
 
-        follower = Follower(client, id, self._out.write, tell, only=self._only, start=self._first)
-        if self._place is not None:
-            follower.attempt, follower.offset = self._place
-        elif self._lines is not None:
-            await self._tail(client, follower)
-        try:
-            return await follower.run()
-        finally:
-            self._place = (follower.attempt, follower.offset)
+        with Lines(self._out.write, whole=len(self._parts) > 1) as lines:
+            follower = Follower(client, id, lines.write, tell, only=self._only, start=self._first)
+            if id in self._places:
+                follower.attempt, follower.offset = self._places[id]
+            elif self._lines is not None:
+                await self._tail(client, follower)
+            try:
+                return await follower.run()
+            finally:
+                self._places[id] = (follower.attempt, follower.offset)
 
     async def _tail(self, client: AgentClient, follower: Any) -> None:
         from tui.job_follow import tail
