@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
 
 from tests.support.aws_stubs import Aws, zone_rows
 from tests.support.cli import Done
 
-NOW = datetime.now(UTC).replace(microsecond=0)
+NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 SCORES, BLOCKS = "get_spot_placement_scores", "describe_capacity_block_offerings"
 Run = Callable[..., Done]
 WORDS = ("prices",)
+
+
+@pytest.fixture(autouse=True)
+def a_second_later() -> Iterator[None]:
+    """Between two commands no midnight passes, and nothing grows old."""
+    with time_machine.travel(NOW + timedelta(seconds=1), tick=False):
+        yield
 
 
 def block(fee: str, days: int, zone: str = "us-east-1a", **change: object) -> dict:
