@@ -27,6 +27,9 @@ LARGEST_COMMAND_BYTES = 128 << 10
 DEFAULT_GRACE_SECONDS = 30.0
 ELASTIC_JOIN_SECONDS = 20.0
 """torch drops a peer that is gone after 3 x 5 s without a heartbeat (measured with 2.13: a shorter wait finds nobody)."""
+SWEEP = ("-m", "agent.recipes.sweep")
+SWEEP_SAVE_SECONDS = 25.0
+"""A trial may save for 8 s, and Ray may end for 15 s more (agent/recipes/sweep_process.py, sweep_cluster.py)."""
 _GANG = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -84,6 +87,11 @@ def warnings(spec: JobSpec, now: datetime) -> list[str]:
     cut = torchrun.grace_warning(spec.command, shell=spec.shell, env=env, grace_seconds=spec.grace_seconds)
     if cut is not None:
         found.append(cut)
+    if spec.grace_seconds < SWEEP_SAVE_SECONDS and SWEEP in zip(spec.command, spec.command[1:], strict=False):
+        found.append(
+            f"the grace of {spec.grace_seconds:g} s may be too short for the trials of a sweep to save: they and Ray take up to "
+            f"{SWEEP_SAVE_SECONDS:g} s; use a longer --grace"
+        )
     if spec.deadline is not None:
         if spec.deadline <= now:
             found.append("the deadline has passed already")
@@ -194,7 +202,10 @@ def _budget_faults(spec: JobSpec, node: NodeFacts) -> Iterator[str]:
     if not spec.budget_usd.is_finite() or spec.budget_usd <= 0:
         yield f"a budget of {spec.budget_usd} USD is not possible"
     if not spec.gpus and spec.gpu_share is None:
-        yield "a budget needs GPUs: what a job without one costs is worked out in reports, by its processors and memory"
+        yield (
+            "a budget needs GPUs: what a job without one costs is worked out in reports, by its processors and memory; "
+            "limit it with --time-limit"
+        )
     elif costs.price(node.usd_per_hour, price) is None:
         yield (
             "a budget needs the node's price, which is not known here; set `usd_per_hour` in [node] of agent.toml, "

@@ -15,6 +15,7 @@ from pathlib import Path
 from agent.recipes.faults import CheckpointFault
 
 LOCK = "running.lock"
+_HERE = " on "
 
 
 @contextlib.contextmanager
@@ -28,13 +29,19 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = file.read(200).strip()
-            raise CheckpointFault(
-                f"{folder} is in use by another run{f' ({who})' if who else ''}; wait until that has ended, or name another folder."
-            ) from None
+            raise CheckpointFault(_in_use(folder, file.read(200).strip())) from None
         except OSError:
             pass  # no locks here
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.write(f"process {os.getpid()}{_HERE}{socket.gethostname()}\n")
         file.flush()
         yield
+
+
+def _in_use(folder: Path, who: str) -> str:
+    """This machine's locks end with their processes; a file server may keep those of a machine that is gone."""
+    told = f" ({who})" if who else ""
+    gone = "" if who.endswith(f"{_HERE}{socket.gethostname()}") else (
+        f"; where that machine is gone and its lock has outlived it, as on NFS, remove {folder / LOCK}"
+    )  # fmt: skip
+    return f"{folder} is in use by another run{told}; wait until that has ended, or name another folder{gone}."

@@ -127,7 +127,10 @@ def _wanted(path: Path, asked: Sweep, arguments: argparse.Namespace) -> Wanted:
         changes["env"] = {"RACKRATE_CHECKPOINT_DIR": asked.checkpoint_dir, **spec.env}
     if asked.budget is not None:
         if not asked.gpus:
-            raise WrongUsage(f"{path}: `budget`: it needs GPUs: what a job without one costs is worked out in reports.")
+            raise WrongUsage(
+                f"{path}: `budget`: it needs GPUs: what a job without one costs is worked out in reports; limit its `trials`, or its"
+                " `time_limit` in [job]."
+            )
         changes["budget_usd"] = asked.budget / nodes
     spec = msgspec.structs.replace(spec, **changes)
     return msgspec.structs.replace(wanted, spec=spec, processes_per_node=0 if nodes > 1 else None)

@@ -151,6 +151,16 @@ def test_warnings_say_what_may_go_wrong() -> None:
     assert "before its time limit" in submit.warnings(late, now)[0]
 
 
+def test_a_grace_in_which_the_trials_of_a_sweep_may_not_save_is_warned_of() -> None:
+    now, command = datetime.now(UTC), ("python3", "-m", "agent.recipes.sweep", "sweep.json")
+    [said] = submit.warnings(JobSpec(command=command, grace_seconds=10.0), now)
+    assert said == (
+        "the grace of 10 s may be too short for the trials of a sweep to save: they and Ray take up to 25 s; use a longer --grace"
+    )
+    assert submit.warnings(JobSpec(command=command, grace_seconds=25.0), now) == []
+    assert submit.warnings(JobSpec(command=("python3", "train.py"), grace_seconds=10.0), now) == []
+
+
 async def test_a_refused_job_leaves_nothing_and_a_user_names_only_themselves() -> None:
     async with job_node(1) as node:
         kept = sorted(path.name for path in (node.folder / "state/jobs").iterdir())

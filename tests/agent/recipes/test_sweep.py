@@ -303,9 +303,23 @@ def test_an_actor_that_gets_no_step_starts_nothing(tmp_path: Path, monkeypatch: 
     assert used._run is None and sorted(one.name for one in (tmp_path / "checkpoints" / "trials").iterdir()) == ["0001"]
 
 
+def test_a_lock_of_another_machine_says_what_to_do_where_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with alone(tmp_path):
+        monkeypatch.setattr("agent.recipes.alone.socket.gethostname", lambda: "another")
+        with pytest.raises(CheckpointFault) as told, alone(tmp_path):
+            pass
+        assert str(told.value).endswith(
+            f"; where that machine is gone and its lock has outlived it, as on NFS, remove {tmp_path}/running.lock."
+        )
+        (tmp_path / "running.lock").unlink()
+        with alone(tmp_path):
+            pass
+
+
 def test_two_runs_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
     with alone(tmp_path):
-        with pytest.raises(CheckpointFault, match=rf"{tmp_path} is in use by another run \(process {os.getpid()} on .+\); wait"):
+        here = rf"{tmp_path} is in use by another run \(process {os.getpid()} on .+\); wait until that has ended, or name another folder\.$"
+        with pytest.raises(CheckpointFault, match=here):
             with alone(tmp_path):
                 pass
     with alone(tmp_path):
