@@ -371,14 +371,14 @@ def running(home: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> Iterator
                 yield process.stdout.readline().removeprefix("listening on ").strip()
             finally:
                 process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
 
 
 async def test_an_initialised_agent_serves_over_tls_and_obeys_its_tokens(running: str, home: Path, said: Said) -> None:
     token = said("token", "add", "laptop")[1].strip()
     client = AgentClient(running, token, fingerprint=security.fingerprint(home / "agent/tls.crt"), timeout_seconds=30)
     try:
-        for _ in range(600):
+        for _ in range(1500):  # on a machine that is too slow for the first question it comes with the second, a minute later
             info = await client.node()
             if info.instance_type is not None:
                 break

@@ -254,14 +254,14 @@ async def test_an_agent_that_hangs_is_given_up() -> None:
         await reader.read(10_000)
         await reader.read(10_000)
 
-    async with answering(hang) as url, AgentClient(url, TOKEN, timeout_seconds=0.2) as client:
+    async with answering(hang) as url, AgentClient(url, TOKEN, timeout_seconds=1.0) as client:
         with pytest.raises(Unreachable, match="nothing came in time"):
             await client.node()
 
 
 async def test_a_stream_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client_module.SILENCE_SECONDS == 10
-    monkeypatch.setattr(client_module, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "SILENCE_SECONDS", 2.0)
     async with serving(node_agent()) as url, AgentClient(url, TOKEN) as client:
         events = client.stream()
         assert isinstance(await anext(events), wire.NodeEvent)
@@ -389,6 +389,7 @@ async def test_plain_http_makes_no_tls_context(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_connection_is_used_again_and_a_closed_one_replaced() -> None:
     accepted: list[int] = []
+    closed: list[int] = []
 
     async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         accepted.append(1)
@@ -397,11 +398,15 @@ async def test_a_connection_is_used_again_and_a_closed_one_replaced() -> None:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
             await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        closed.append(1)
 
     async with answering(twice) as url, AgentClient(url, TOKEN) as client:
-        for _ in range(4):
+        for asked in range(1, 5):
             assert (await client.node()).node == "n1"
-            await asyncio.sleep(0.05)
+            while len(closed) < asked // 2:
+                await asyncio.sleep(0.001)
     assert len(accepted) == 2
 
 
@@ -422,6 +427,6 @@ async def test_an_answer_that_drips_for_ever_is_given_up(monkeypatch: pytest.Mon
                 await writer.drain()
                 await asyncio.sleep(0.02)
 
-    async with answering(drip) as url, AgentClient(url, TOKEN, timeout_seconds=0.2) as client:
+    async with answering(drip) as url, AgentClient(url, TOKEN, timeout_seconds=1.0) as client:
         with pytest.raises(Unreachable, match="its answer was not whole after"):
             await client.node()

@@ -143,10 +143,10 @@ async def test_an_upload_that_breaks_off_is_unreachable(tmp_path: Path) -> None:
 async def test_an_answer_about_jobs_may_take_longer_than_a_reading() -> None:
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.5)
         body = msgspec.json.encode(wire.JobList(node="n1", jobs=()))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
         await writer.drain()
 
-    async with answering(slow) as url, AgentClient(url, TOKEN, timeout_seconds=0.6) as client:
+    async with answering(slow) as url, AgentClient(url, TOKEN, timeout_seconds=2.0) as client:
         assert (await client.jobs()).node == "n1"

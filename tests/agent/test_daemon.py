@@ -28,7 +28,7 @@ from agent.routes import Health
 from tests.support.fake_nvml.state import State
 from tests.support.nvml import ROOT, FakeNvml, fake_nvml  # noqa: F401  (a fixture)
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 """For machines that are busy; nothing here is expected to need it."""
 
 
@@ -52,7 +52,7 @@ class Agent:
         return AgentClient(self.url, self.token)
 
     def health(self) -> Health:
-        return msgspec.json.decode(httpx.get(f"{self.url}/healthz", trust_env=False).content, type=Health)
+        return msgspec.json.decode(httpx.get(f"{self.url}/healthz", trust_env=False, timeout=60).content, type=Health)
 
     def wait_until(self, holds: Callable[[Health], bool]) -> Health:
         until = time.monotonic() + PATIENCE_SECONDS
@@ -99,13 +99,17 @@ def refused(folder: Path, *options: str) -> tuple[int, str]:
 
 
 async def first_sample(client: AgentClient) -> wire.Sample:
+    """The first one with the readings of all sensors: an agent on a busy machine begins with those that it has."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
-                return await client.sample()
+                sample = await client.sample()
             except AgentRefused as refusal:
                 assert refusal.status == 503
-                await asyncio.sleep(0.05)
+            else:
+                if sample.gpus and sample.host is not None:
+                    return sample
+            await asyncio.sleep(0.05)
 
 
 async def test_a_simulated_node_answers_everything(tmp_path: Path) -> None:
@@ -121,11 +125,13 @@ async def test_a_simulated_node_answers_everything(tmp_path: Path) -> None:
             assert len((await client.history(60)).gpus) == 4
             assert (await client.alerts()).node == node.node
             async with aclosing(client.stream()) as events:
-                kinds = [type(await anext(events)) for _ in range(3)]
-            assert kinds[0] is wire.NodeEvent and kinds[-1] is wire.SampleEvent
+                kinds = [type(await anext(events))]
+                while kinds.count(wire.SampleEvent) < 2:  # an alert of this very machine may come between
+                    kinds.append(type(await anext(events)))
+            assert kinds[0] is wire.NodeEvent
         bearer = {"authorization": f"Bearer {agent.token}"}
-        assert "rackrate_gpu_utilization_ratio" in httpx.get(f"{agent.url}/metrics", headers=bearer, trust_env=False).text
-        assert httpx.get(f"{agent.url}/v1/node", trust_env=False).status_code == 401
+        assert "rackrate_gpu_utilization_ratio" in httpx.get(f"{agent.url}/metrics", headers=bearer, trust_env=False, timeout=60).text
+        assert httpx.get(f"{agent.url}/v1/node", trust_env=False, timeout=60).status_code == 401
         assert agent.health().status == "ok"
         announced = json.loads((agent.state_dir / "agent.json").read_text())
         assert announced == {"url": agent.url, "pid": agent.process.pid}
@@ -137,9 +143,9 @@ async def test_a_signal_ends_it_cleanly_with_streams_open_and_the_last_row_writt
     with running(tmp_path, "--simulate", "1xL4") as agent:
         async with agent.client() as client, aclosing(client.stream()) as events:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not isinstance(await anext(events), wire.SampleEvent):
-                    pass
-            await asyncio.sleep(1.2)
+                for _ in range(3):  # so more than a second was measured
+                    while not isinstance(await anext(events), wire.SampleEvent):
+                        pass
             agent.process.send_signal(number)
             async for _ in events:
                 pass
@@ -205,7 +211,7 @@ def test_a_disk_that_fills_up_is_told_and_stops_nothing(tmp_path: Path) -> None:
         full = agent.wait_until(lambda health: health.status == "degraded")
         assert "usage is not being written" in full.problems[0]
         headers = {"authorization": f"Bearer {agent.token}"}
-        sample = httpx.get(f"{agent.url}/v1/sample", headers=headers, trust_env=False).json()
+        sample = httpx.get(f"{agent.url}/v1/sample", headers=headers, trust_env=False, timeout=60).json()
         assert [one["ok"] for one in sample["sensors"] if one["name"] == "meter"] == [False]
         resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, limits)
         agent.wait_until(lambda health: health.status == "ok")
@@ -223,7 +229,7 @@ async def test_a_driver_that_hangs_delays_neither_the_host_nor_the_end(tmp_path:
             fake_nvml.state["delay.nvmlDeviceGetUtilizationRates"] = 600_000_000
             fake_nvml.write()
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while (sample := await client.sample()).gpus[0].state == "ok":
+                while (sample := await client.sample()).gpus[0].state == "ok" or sample.host is None:
                     await asyncio.sleep(0.1)
             assert "driver unresponsive" in (sample.gpus[0].reason or "")
             assert sample.host is not None and sample.host.memory_used_bytes

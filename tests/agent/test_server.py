@@ -30,7 +30,7 @@ NODE_ROUTES = ("/v1/drain", "/v1/alerts/pauses", "/v1/alerts/pauses/{id}")
 
 @contextlib.asynccontextmanager
 async def client_of(url: str, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=url, headers={**BEARER, **headers}, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=url, headers={**BEARER, **headers}, trust_env=False, timeout=200) as client:
         yield client
 
 

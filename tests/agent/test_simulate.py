@@ -94,7 +94,7 @@ def test_it_prints_one_url_a_node_and_each_answers_with_the_token(tmp_path: Path
             sample = msgspec.json.decode(get(url + "v1/sample", token).content, type=wire.Sample)
             assert info.simulated and len(info.gpus) == len(sample.gpus) == 2
             assert [gpu.uuid for gpu in info.gpus] == [gpu.uuid for gpu in sample.gpus]
-            assert httpx.get(url + "v1/sample").status_code == 401
+            assert httpx.get(url + "v1/sample", timeout=60).status_code == 401
         assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
         assert process.poll() is None
 
@@ -103,7 +103,7 @@ def test_it_prints_one_url_a_node_and_each_answers_with_the_token(tmp_path: Path
 def test_a_signal_ends_it_with_0_even_while_a_stream_is_open(tmp_path: Path, number: signal.Signals) -> None:
     with fleet(nodes=2, gpus=1, token_file=tmp_path / "token") as (process, urls):
         headers = {"Authorization": f"Bearer {(tmp_path / 'token').read_text().strip()}"}
-        with httpx.stream("GET", urls[0] + "v1/stream", headers=headers) as stream:
+        with httpx.stream("GET", urls[0] + "v1/stream", headers=headers, timeout=60) as stream:
             lines = stream.iter_lines()
             assert '"event":"node"' in next(lines)
             process.send_signal(number)
@@ -149,7 +149,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         pid, url = int(parent.stdout.readline()), parent.stdout.readline().strip()
         assert url.startswith("http://127.0.0.1:")
         parent.kill()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while alive(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not alive(pid)
@@ -160,7 +160,7 @@ def alive(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state != "Z"
+    return state not in "ZX"
 
 
 def test_after_kill_9_the_same_record_goes_on(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_history_and_alerts_know_the_simulated_past() -> None:
 async def test_no_node_of_a_fleet_waits_for_its_tick_while_others_get_a_third() -> None:
     with built(plan_fleet(50, 1, 1, time.time()), 1, None) as nodes:
         task = asyncio.create_task(tick(nodes))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while min(ticks := {node.agent.sample.sequence if node.agent.sample else 0 for node in nodes}) < 1:
                 await asyncio.sleep(0.05)
         task.cancel()

@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(fault)
             else:
                 if fault == "hang":
-                    self.server.released.wait(60)
+                    self.server.released.wait(600)
                 self.close_connection = True
             return True
         return False
