@@ -256,11 +256,15 @@ class JobManager:
 
     def _cancel_one(self, row: JobRow, evidence: str, force: bool) -> None:
         if row.state == "queued":
-            held = row.held_until is not None
-            ended = self._store.end(row.id, "cancelled", evidence, now())
+            if row.held_until is not None:
+                with self._context.moment() as at_ms:
+                    ended = self._store.end(row.id, "cancelled", evidence, now(), cost=self._queue.cost_of_held(row, at_ms))
+                    self._freed()
+            else:
+                ended = self._store.end(row.id, "cancelled", evidence, now())
+                self._queue.kick()
             self._lives.forget_secrets(ended)
             self._news.changed(row.id)
-            self._freed() if held else self._queue.kick()
         else:
             self._stopper.stop(row.id, "cancelled", evidence, grace_seconds=0.0 if force else None)
 

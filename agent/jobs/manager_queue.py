@@ -270,6 +270,13 @@ class Queue:
         price = costs.price(self._context.config.node.usd_per_hour, spec.node_usd_per_hour)
         return costs.usd_per_hour(price, costs.millionths(spec.gpus, spec.gpu_share), len(self._context.gpus()))
 
+    def cost_of_held(self, row: JobRow, at_ms: int) -> Decimal | None:
+        """US dollars of a place that was reserved until now and never used: nobody else could have it."""
+        price = costs.price(self._context.config.node.usd_per_hour, row.spec.node_usd_per_hour)
+        lasted = at_ms - int(row.notes.get(costs.HELD, at_ms + 1))
+        held = costs.millionths(row.spec.gpus, row.spec.gpu_share)
+        return costs.cost(price, held, len(self._context.gpus()), lasted) if lasted >= 0 else None  # else of another boot
+
 
 def _now_ms() -> int:
     return int(now().timestamp() * 1000)

@@ -152,10 +152,12 @@ class Rounds:
         wall = now()
         for row in self._store.holding():
             if row.state == "queued" and row.held_until is not None and row.held_until <= wall:
-                self._store.end(row.id, "cancelled", "the run over several nodes was not started in time", wall)
+                with self._context.moment() as at_ms:
+                    cost = self._queue.cost_of_held(row, at_ms)
+                    self._store.end(row.id, "cancelled", "the run over several nodes was not started in time", wall, cost=cost)
+                    self._freed()
                 self._lives.forget_secrets(self._store.get(row.id))
                 self._changed(row.id)
-                self._freed()
 
     def _look_at_drains(self) -> None:
         for drain in list(self._drains.all.values()):

@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent import wire
 from agent.errors import JobConflict, JobUnknown
+from agent.jobs import costs
 from agent.jobs.context import boottime_ms
 from tests.support.job_node import HAS_CGROUPS, NODE, JobNode, job_node, python, sh
 
@@ -357,6 +359,27 @@ async def test_a_reservation_starts_when_told_and_ends_by_itself() -> None:
         with pytest.raises(JobConflict, match="reservation"):
             node.jobs.start_reserved(late.id, "127.0.0.1:29400", NODE)
         assert (await node.until(late.id)).cause == "cancelled" and not node.jobs.claims()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "in time"])
+async def test_a_place_that_was_held_and_never_used_has_cost_what_its_time_costs(how: str) -> None:
+    spec = wire.JobSpec(
+        command=("torchrun", "train.py"), gpus=2, gang=wire.Gang(id="run-1", nodes=2, least_nodes=2), node_usd_per_hour=Decimal(3600)
+    )
+    async with job_node(4) as node:
+        held = node.jobs.reserve(spec, NODE)
+        store = node.jobs._store
+        began = int(store.get(held.id).notes[costs.HELD]) - 2000
+        store.note({held.id: {"notes": {**store.get(held.id).notes, costs.HELD: str(began)}}})
+        if how == "cancelled":
+            node.jobs.cancel(held.id, NODE)
+        else:
+            store.note({held.id: {"held_until": datetime.now(UTC) - timedelta(seconds=1)}})
+        ended = await node.until(held.id)
+        assert (ended.cause, ended.attempt) == ("cancelled", 0) and how in (ended.evidence or "")
+        assert ended.cost is not None and ended.cost >= 1, "two of four GPUs at a dollar a second, for more than two seconds"
+        without = node.jobs.reserve(msgspec.structs.replace(spec, gpus=0), NODE)
+        assert node.jobs.cancel(without.id, NODE).cost is None, "a job without a GPU has its cost in reports"
 
 
 async def test_many_short_jobs_leave_nothing() -> None:
