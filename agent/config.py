@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -69,6 +69,9 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.tls_certificate is not None
 
 
+NO_HOME = "this user has no home directory (HOME is not set, and no list of users knows one): set RACKRATE_HOME to a folder"
+
+
 def configuration_folder(environ: Mapping[str, str]) -> Path:
     """Where `agent.toml` lies by default: RACKRATE_HOME, /etc/rackrate for root, else the platform's folder."""
     if home := environ.get("RACKRATE_HOME"):
@@ -77,7 +80,7 @@ def configuration_folder(environ: Mapping[str, str]) -> Path:
         return Path("/etc/rackrate")
     import platformdirs
 
-    return platformdirs.user_config_path("rackrate", appauthor=False)
+    return _folder(platformdirs.user_config_dir)
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
@@ -88,7 +91,17 @@ def state_folder(environ: Mapping[str, str]) -> Path:
         return Path("/var/lib/rackrate")
     import platformdirs
 
-    return platformdirs.user_state_path("rackrate", appauthor=False)
+    return _folder(platformdirs.user_state_dir)
+
+
+def _folder(of: Callable[[str, Literal[False]], str]) -> Path:
+    try:
+        found = Path(of("rackrate", False))
+    except RuntimeError:
+        found = Path("~")
+    if not found.is_absolute():
+        raise ConfigurationError(NO_HOME)
+    return found
 
 
 def default_path(environ: Mapping[str, str]) -> Path:

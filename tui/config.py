@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -86,16 +86,28 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return self.config_file.parent / config.ledger if config.ledger else self.data_dir / "ledger.db"
 
 
+NO_HOME = "this user has no home directory (HOME is not set, and no list of users knows one): set RACKRATE_HOME to a folder."
+
+
 def resolve_paths(config_file: str | None = None, environ: Mapping[str, str] = os.environ) -> Paths:
     """`--config FILE` beats `RACKRATE_HOME`, which beats the platform's directories."""
     home = environ.get("RACKRATE_HOME")
     if home:
         config_dir = data_dir = Path(home).expanduser().absolute()
     else:
-        config_dir = Path(platformdirs.user_config_dir("rackrate"))
-        data_dir = Path(platformdirs.user_data_dir("rackrate"))
+        config_dir, data_dir = _folder(platformdirs.user_config_dir), _folder(platformdirs.user_data_dir)
     file = Path(config_file).expanduser().absolute() if config_file else config_dir / "config.toml"
     return Paths(config_file=file, data_dir=data_dir)
+
+
+def _folder(of: Callable[[str], str]) -> Path:
+    try:
+        found = Path(of("rackrate"))
+    except RuntimeError:
+        found = Path("~")
+    if not found.is_absolute():
+        raise ConfigurationError(NO_HOME)
+    return found
 
 
 def load(paths: Paths, *, must_exist: bool = False) -> Config:

@@ -7,7 +7,6 @@ file and its key, and nothing has been sent by then. The content of a secret is 
 from __future__ import annotations
 
 import difflib
-import getpass
 import os
 import re
 import signal
@@ -24,6 +23,7 @@ from agent import wire
 from tui import amounts
 from tui.errors import WrongUsage
 from tui.job_options import BY_KEY, FILE_KEYS
+from tui.whoami import user_name
 
 MOST_GPUS = 1024
 MOST_NODES = 1000
@@ -134,7 +134,7 @@ def _wanted(given: dict[str, _Given], environ: Mapping[str, str], now: datetime)
     _expand_recipe(given)
     fields = {field: _value(key, given[key]) for key, field in _FIELDS.items() if key in given}
     fields |= _listed(given, environ, now)
-    spec = wire.JobSpec(command=_command(given), **{"user": getpass.getuser(), **fields})
+    spec = wire.JobSpec(command=_command(given), **{"user": user_name(), **fields})
     wanted = Wanted(
         spec=spec,
         folder=_folder(given["workdir"]) if "workdir" in given else None,

@@ -9,7 +9,6 @@ config.toml. `user:me` is exactly the user who asks.
 
 from __future__ import annotations
 
-import getpass
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from tui.fleet import NodeView
 from tui.query_parse import Keys, QueryError, read
 from tui.query_regex import compile_pattern
 from tui.query_tree import All, Compare, Everything, Named, Not, Pattern, Range, Some, Text, Tree, Word
+from tui.whoami import user_name
 
 __all__ = ["NODE_WORDS", "Predicate", "QueryError", "Words", "compile_tree", "parse", "parse_tree"]
 Predicate = Callable[[Any, float], bool]
@@ -104,7 +104,7 @@ def _test(tree: Word | Text | Pattern) -> Callable[[str], bool]:
     if isinstance(tree, Pattern):
         return compile_pattern(tree.regex).search
     if isinstance(tree, Text) and tree.key == "user" and tree.text == "me" and not tree.whole:
-        mine = getpass.getuser().casefold()
+        mine = user_name().casefold()
         return lambda text: text.casefold() == mine
     needle = tree.text.casefold()
     if isinstance(tree, Text) and tree.whole:

@@ -134,6 +134,18 @@ def test_a_user_has_folders_of_their_own(somebody: Path) -> None:
     assert config.state_folder({}) == somebody / "state/rackrate"
 
 
+def test_a_user_without_a_home_directory_is_told_what_to_set(somebody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> object:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for find in (config.default_path, config.state_folder):
+        with pytest.raises(ConfigurationError, match="no home directory .* set RACKRATE_HOME"):
+            find({})
+
+
 def test_an_option_beats_the_file(tmp_path: Path) -> None:
     text = 'listen = "127.0.0.1:1"\nstate_dir = "a"\n'
     loaded = load_text(tmp_path, text, listen="127.0.0.1:2", state_dir=tmp_path / "b", simulate="8xH100")

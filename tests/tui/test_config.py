@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
+from tui import jobspec
 from tui.config import Config, NodeConfig, Paths, add_node, load, remove_node, resolve_paths
 from tui.errors import ConfigurationError
+from tui.query import parse
+from tui.whoami import user_name
 
 GOOD = """\
 # my fleet
@@ -102,3 +106,29 @@ def test_a_named_file_beats_rackrate_home_which_beats_the_platform(tmp_path: Pat
     assert resolve_paths(None, home).config_file == tmp_path / "home" / "config.toml"
     assert resolve_paths(str(tmp_path / "x.toml"), home).config_file == tmp_path / "x.toml"
     assert resolve_paths(None, {}).config_file.name == "config.toml"
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user in no list of users, as in a container that runs with any number."""
+
+    def unknown(uid: int) -> object:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("nobody")
+def test_without_a_home_directory_the_sentence_says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no home directory .* set RACKRATE_HOME"):
+        resolve_paths(None, {})
+    assert resolve_paths(None, {"RACKRATE_HOME": str(tmp_path)}).data_dir == tmp_path
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_user_without_a_name_is_a_number_as_nodes_show_it() -> None:
+    assert user_name() == str(os.getuid())
+    assert jobspec.read({}, ["true"]).spec.user == user_name()
+    assert parse("user:me") is not None

@@ -149,7 +149,7 @@ class Copying(App[None]):
             path = str(write_private(text, self._copy_folder()))
         except OSError as error:
             return f"{what}: too large for the terminal's clipboard, and no file could be written: {error.strerror}.", "lost"
-        home = str(Path.home())
+        home = os.path.expanduser("~")
         shown = f"~{path.removeprefix(home)}" if path.startswith(f"{home}/") else path
         return f"{what}: too large for the terminal's clipboard, written to {shown}", "idle"
 

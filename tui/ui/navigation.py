@@ -248,15 +248,14 @@ class Navigation(MoneyScreens):
 
     def submit_again(self, name: str, ident: str) -> None:
         """The form of a new job, filled from one of before."""
-        from getpass import getuser
-
         from tui.job_again import again
         from tui.ui.job_form import NODE
         from tui.ui.screens.submit import SubmitScreen
+        from tui.whoami import user_name
 
         view = self.fleet.job(name, ident)
         if view is not None:
-            found = again(view.job, self.now(), getuser())
+            found = again(view.job, self.now(), user_name())
             told = (f"It stays on {name}: empty `node`, and it goes to the first that fits.", *found.told)
             draft = {**found.draft, NODE: name}
             self.go(Place("again", (name, ident)), lambda: SubmitScreen(again=(name, ident), draft=draft, told=told))
