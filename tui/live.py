@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from agent.client import AgentClient, ClientError
@@ -38,6 +39,8 @@ class Live:
         self._retry_seconds = retry_seconds
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: set[str] = set()
+        self._open: dict[str, AgentClient] = {}
+        self._left_out: Counter[str] = Counter()
         for node in nodes:
             if node.name not in fleet:
                 fleet.add(node.name, node.url, node.tags)
@@ -58,6 +61,11 @@ class Live:
         changed, self._changed = self._changed, set()
         return changed
 
+    @property
+    def left_out(self) -> Counter[str]:
+        """Node -> how many of its events are of kinds that only newer agents know; none of them is on the screen."""
+        return self._left_out + Counter({name: client.left_out for name, client in self._open.items()})
+
     async def _follow(self, node: NodeConfig) -> None:
         attempt = 0
         while True:
@@ -71,7 +79,7 @@ class Live:
         heard = False
         client = None
         try:
-            client = self._client_for(node)
+            client = self._open[node.name] = self._client_for(node)
             async for event in client.stream():
                 heard = True
                 self._changed |= self.fleet.apply(node.name, event, self._clock())
@@ -84,6 +92,7 @@ class Live:
             self._failed(node, f"unexpected {type(error).__name__}: {error}")
         finally:
             if client is not None:
+                self._left_out[node.name] += self._open.pop(node.name).left_out
                 await client.aclose()
         return heard
 

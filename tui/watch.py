@@ -111,9 +111,9 @@ class Watcher:
         totals = fleet.totals(now, [view.name for view in views])
         counts = fleet.job_counts([view.name for view in views])
         text = (
-            f"watching {_count(totals.nodes, 'node')}: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
-            f"{totals.gpus_held} of {_count(totals.gpus, 'GPU')} held; {totals_money(totals)}; "
-            f"{_count(counts.running, 'job')} running, {counts.queued} waiting"
+            f"watching {fmt.counted(totals.nodes, 'node')}: {totals.live:,} live, {totals.stale:,} stale, {totals.lost:,} lost; "
+            f"{totals.gpus_held:,} of {fmt.counted(totals.gpus, 'GPU')} held; {totals_money(totals)}; "
+            f"{fmt.counted(counts.running, 'job')} running, {counts.queued:,} waiting"
         )
         return [Said("watch", text, self._sums(totals)), *lines]
 
@@ -147,7 +147,7 @@ class Watcher:
         match state:
             case "live":
                 price = f", {fmt.usd(view.usd_per_hour)}/h" if view.usd_per_hour is not None else ""
-                again = " again" if before in ("stale", "lost") else f": {_count(len(view.gpus), 'GPU')}{price}"
+                again = " again" if before in ("stale", "lost") else f": {fmt.counted(len(view.gpus), 'GPU')}{price}"
                 yield Said("node", f"node {name} is live{again}", facts)
             case "stale":
                 yield Said("node", f"node {name} is stale: nothing heard for {fmt.age(view.age_seconds(now))}", facts)
@@ -169,7 +169,7 @@ class Watcher:
         facts = {"node": view.name, "idle": idle, "usd_per_hour": price}
         if idle:
             cost = f", {fmt.usd(view.usd_per_hour)}/h" if view.usd_per_hour is not None else ""
-            yield Said("idle", f"node {name} became idle: nobody holds its {_count(len(view.uses), 'GPU')}{cost}", facts)
+            yield Said("idle", f"node {name} became idle: nobody holds its {fmt.counted(len(view.uses), 'GPU')}{cost}", facts)
         else:
             who = ", ".join(map(fmt.clean, view.users))
             yield Said("idle", f"node {name} is in use again{f', by {who}' if who else ''}", facts)
@@ -249,14 +249,14 @@ class Watcher:
 
     def _money(self, fleet: Fleet, now: float) -> Said:
         totals = fleet.totals(now, [view.name for view in fleet if self._selected(view, now)])
-        text = f"{totals_money(totals)}; {totals.gpus_held} of {_count(totals.gpus, 'GPU')} held on {_count(totals.nodes, 'node')}"
+        text = f"{totals_money(totals)}; {totals.gpus_held:,} of {fmt.counted(totals.gpus, 'GPU')} held on {fmt.counted(totals.nodes, 'node')}"
         return Said("money", text, self._sums(totals))
 
     def _use(self, view: NodeView, now: float) -> Said:
         """`node gpu-01: 3 of 4 GPUs held, util 62%, ada,bo, $2.10/h`."""
         held, shares = sum(bool(use.held) for use in view.uses), [gpu.utilization_ratio for gpu in view.gpus]
         util = mean(shares)
-        parts = [f"{held} of {_count(len(view.uses), 'GPU')} held", f"util {fmt.percent(util)}"]
+        parts = [f"{held} of {fmt.counted(len(view.uses), 'GPU')} held", f"util {fmt.percent(util)}"]
         parts += [",".join(map(fmt.clean, view.users))] if view.users else []
         parts += [f"{fmt.usd(view.usd_per_hour)}/h"] if view.usd_per_hour is not None else []
         facts = {
@@ -312,10 +312,6 @@ def _matters(line: Said) -> bool:
         case "job":
             return line.facts.get("state") == "ended" and line.facts.get("cause") != DONE
     return False
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'s' * (number != 1)}"
 
 
 def _iso(at: datetime | None) -> str | None:

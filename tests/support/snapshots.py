@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -65,6 +66,8 @@ LOG = "".join(f"step {step:5d}  loss {2.3 / (1 + step / 40):.4f}  {118 + step % 
 
 class Still:
     """Streams that bring nothing."""
+
+    left_out: Counter[str] = Counter()
 
     def start(self) -> None:
         """Nothing is opened."""

@@ -22,6 +22,8 @@ EVENTS: tuple[wire.Event, ...] = (
 class FakeClient:
     """Sends `events`, then raises `error`, hangs (None) or ends ("end")."""
 
+    left_out = 0
+
     def __init__(self, events: tuple[wire.Event, ...], then: Exception | str | None) -> None:
         self.events = events
         self.then = then
@@ -93,6 +95,24 @@ async def test_a_stream_that_ends_is_opened_again_and_its_client_closed() -> Non
     assert all(client.closed for client in made[:-1])
     await live.close()
     assert all(client.closed for client in made)
+
+
+async def test_events_that_only_newer_agents_know_are_counted_over_all_streams_of_a_node() -> None:
+    made: list[FakeClient] = []
+
+    def again() -> FakeClient:
+        made.append(FakeClient(EVENTS, "end" if not made else None))
+        made[-1].left_out = 2 if len(made) == 1 else 1
+        return made[-1]
+
+    live = make({"newer": again, "known": lambda: FakeClient(EVENTS, None)})
+    assert live.left_out == {}
+    live.start()
+    await until(lambda: len(made) == 2 and live.left_out == {"newer": 3})
+    made[1].left_out = 5
+    assert live.left_out == {"newer": 7}
+    await live.close()
+    assert live.left_out == {"newer": 7}
 
 
 async def test_changed_names_are_taken_once() -> None:

@@ -23,7 +23,8 @@ from tui.ui import app as app_module
 from tui.ui import background
 from tui.ui.background import CatalogRead, CostsRead
 from tui.ui.start import exit_line
-from tui.ui.panes.header import Costs
+from tui.watch import Watcher
+from tui.ui.panes.header import Costs, _states
 from tui.ui.screens import advice, costs, market  # noqa: F401 - else they are imported in a thread, and opened later
 from tui.ui.screens.alerts import AlertsScreen, AlertTable
 
@@ -108,6 +109,8 @@ async def test_a_catalog_that_cannot_be_read_leaves_the_fleet_on_the_screen() ->
 
 class FakeClient:
     """A node in memory: streams once and stays open, remembers a minute."""
+
+    left_out = 0
 
     def __init__(self, node: NodeConfig) -> None:
         self.name = node.name
@@ -294,6 +297,16 @@ def test_the_exit_line_says_what_was_watched() -> None:
     line = exit_line(fleet, lambda: 1000.0, 600)
     assert line.startswith("watched 8 nodes for 10 m: $192.94/h, idle $22.5")
     assert line.endswith("(2 without a price)")
+
+
+def test_a_thousand_nodes_are_counted_alike_wherever_they_are_counted() -> None:
+    fleet = Fleet()
+    for place in range(1200):
+        fleet.add(f"n{place}", "http://127.0.0.1:1")
+    assert exit_line(fleet, lambda: 1.0, 5).startswith("watched 1,200 nodes for 5 s: ")
+    assert _states(fleet.totals(1.0))[-1][0] == "1,200 connecting"
+    watcher = Watcher(lambda view, now: True)
+    assert "watching 1,200 nodes: 0 live" in [*watcher.look(fleet, 1.0), *watcher.look(fleet, 1000.0)][0].text
 
 
 async def test_a_time_zone_is_shown_with_its_offset() -> None:

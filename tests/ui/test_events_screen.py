@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 from agent import wire
 from tests.support.fleets import AT, alert
 from tests.support.jobs import FakeNode, asked_nodes, ended, ident, job, job_fleet, tell
 from tests.support.screens import line_with, make_app, press, running, text, tick
-from tui.ui.screens.events import EventsScreen
+from tui.ui.screens.events import EventsScreen, newer_line
 
 
 async def test_events_go_on_in_the_background_and_lead_to_what_they_are_about() -> None:
@@ -68,6 +69,8 @@ async def test_agents_are_asked_once_for_what_was_before() -> None:
 class Still:
     """Streams that bring nothing."""
 
+    left_out: Counter[str] = Counter()
+
     def start(self) -> None:
         """Nothing is opened."""
 
@@ -76,6 +79,24 @@ class Still:
 
     def take_changed(self) -> set[str]:
         return set()
+
+
+async def test_events_of_newer_kinds_are_told_by_their_number_and_why() -> None:
+    live = Still()
+    app, clock = make_app(job_fleet(), live=live)
+    async with running(app, (120, 30)) as pilot:
+        await press(pilot, "E")
+        assert "newer" not in text(app)
+        live.left_out = Counter({"gpu-01": 1})
+        await tick(app, pilot, clock, 3)
+        assert " 1 event of gpu-01, of kinds that only newer agents know, is not shown: update rackrate" in text(app)
+        live.left_out = Counter({"gpu-01": 1200, "gpu-02": 34})
+        await tick(app, pilot, clock, 3)
+        assert " 1,234 events of 2 nodes, of kinds that only newer agents know, are not shown: update rackrate" in text(app)
+        await pilot.resize_terminal(40, 10)
+        await pilot.pause()
+        assert " 1,234 events too new: update rackrate" in text(app)
+    assert newer_line(Counter(), 80) == ()
 
 
 async def test_an_empty_list_says_what_would_fill_it() -> None:

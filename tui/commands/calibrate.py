@@ -107,7 +107,7 @@ class Measuring:
     def broken_off(self) -> str:
         """What became of the jobs."""
         jobs, kept = len(self.cancelled), len(self.found)
-        told = f"{jobs} job{'s' * (jobs != 1)} cancelled" if jobs else "no job was cancelled"
+        told = f"{fmt.counted(jobs, 'job')} cancelled" if jobs else "no job was cancelled"
         return f"{told}, {f'{kept} of the nodes measured and kept' if kept else 'nothing was measured'}."
 
     async def _one(self, view: NodeView) -> None:

@@ -59,7 +59,7 @@ def sync_nodes(context: Context, ledger: Ledger, only: Sequence[str] = ()) -> li
             done, rows = done + 1, rows + result.new_rows
             line.tell("syncing", f": {done} of {fmt.counted(len(nodes), 'node')}, {fmt.counted(rows, 'new row')}")
 
-        line.tell("syncing", f" {len(nodes)} node{'s' * (len(nodes) != 1)}")
+        line.tell("syncing", f" {fmt.counted(len(nodes), 'node')}")
         try:
             return asyncio.run(run_sync(nodes, ledger, client_for=context.client_for, on_progress=told))
         except KeyboardInterrupt:

@@ -70,8 +70,8 @@ def say_totals(totals: Totals, *, stdout: bool = False) -> None:
     from tui.columns import totals_money
 
     line = (
-        f"{totals.nodes} node{'s' * (totals.nodes != 1)}: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
-        f"{totals.gpus_held} of {fmt.counted(totals.gpus, 'GPU')} held; {totals_money(totals)}"
+        f"{fmt.counted(totals.nodes, 'node')}: {totals.live:,} live, {totals.stale:,} stale, {totals.lost:,} lost; "
+        f"{totals.gpus_held:,} of {fmt.counted(totals.gpus, 'GPU')} held; {totals_money(totals)}"
     )
     print(line) if stdout else say(line)
 

@@ -41,8 +41,8 @@ def sums_text(found: Selected) -> str:
     totals = found.totals
     free = f", free {free_text(totals.free)}" if totals.free else ""
     return (
-        f"{totals.nodes} node{'s' * (totals.nodes != 1)}: {totals.live} live, {totals.stale} stale, {totals.lost} lost; "
-        f"{totals.gpus_held} of {fmt.counted(totals.gpus, 'GPU')} held{free}; {totals_money(totals)}; today {today_text(found)}"
+        f"{fmt.counted(totals.nodes, 'node')}: {totals.live:,} live, {totals.stale:,} stale, {totals.lost:,} lost; "
+        f"{totals.gpus_held:,} of {fmt.counted(totals.gpus, 'GPU')} held{free}; {totals_money(totals)}; today {today_text(found)}"
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui import format as fmt
 from tui import terminal
 from tui.columns import totals_money
 from tui.fleet import LOST_SECONDS, Fleet
@@ -29,7 +30,7 @@ def exit_line(fleet: Fleet, clock: Callable[[], float], seconds: float) -> str:
     """`watched 12 nodes for 10 m: $312.40/h, idle $45.20/h`."""
     totals = fleet.totals(clock())
     span = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} m" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-    return f"watched {totals.nodes} node{'s' * (totals.nodes != 1)} for {span}: {totals_money(totals)}"
+    return f"watched {fmt.counted(totals.nodes, 'node')} for {span}: {totals_money(totals)}"
 
 
 def run(

@@ -30,12 +30,12 @@ def group_detail(group: Group, cells: int, height: int) -> list[Line]:
 def _nodes(group: Group) -> Line:
     count = len(group.views)
     states = joined([((f"{number} {word}", _STYLES[word]),) for word, number in group.states], " · ")
-    return ((f"{count} node{'s' * (count != 1)}: ", "dim"), *states)
+    return ((f"{fmt.counted(count, 'node')}: ", "dim"), *states)
 
 
 def _gpus(group: Group) -> Line:
     totals = group.totals
-    parts: list[Line] = [(("    GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))]
+    parts: list[Line] = [(("    GPUs ", "dim"), (f"{totals.gpus_held:,}/{totals.gpus:,}", "strong"), (" held", "dim"))]
     if totals.gpus_lost:
         parts.append(((f"{totals.gpus_lost} lost", "lost"),))
     if totals.free:

@@ -84,7 +84,7 @@ def header_lines(
         return [((" ", "text"), *joined([other_time(clock, cells), *_state_parts(totals)[:3], *money], "  ", cells - 2))]
     if height < 2:
         return [((" ", "text"), *joined([*_state_parts(totals)[:3], *money], "  ", cells - 2))]
-    gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held}/{totals.gpus}", "strong"), (" held", "dim"))
+    gpus: Line = (("GPUs ", "dim"), (f"{totals.gpus_held:,}/{totals.gpus:,}", "strong"), (" held", "dim"))
     if totals.gpus_lost:
         gpus += ((f" · {totals.gpus_lost} lost", "lost"),)
     end: Line = (*other_time(clock, cells), (" ", "text")) if clock[:1].isalpha() else ((f"{clock} ", "dim"),)
@@ -123,9 +123,9 @@ def _with_free(choices: list[Line], lines: tuple[Line, Line], rooms: tuple[int, 
 def _jobs(jobs: JobCounts | None) -> list[Line]:
     if jobs is None:
         return []
-    running: Line = (("jobs ", "dim"), (str(jobs.running), "strong" if jobs.running else "text"), (" running", "dim"))
-    queued: Line = ((f" · {jobs.queued} queued", "dim"),) if jobs.queued else ()
-    notices: list[Line] = [((f"{jobs.notices} notice{'s' * (jobs.notices != 1)}", "lost"),)] if jobs.notices else []
+    running: Line = (("jobs ", "dim"), (f"{jobs.running:,}", "strong" if jobs.running else "text"), (" running", "dim"))
+    queued: Line = ((f" · {jobs.queued:,} queued", "dim"),) if jobs.queued else ()
+    notices: list[Line] = [((fmt.counted(jobs.notices, "notice"), "lost"),)] if jobs.notices else []
     return [*notices, (*running, *queued)]
 
 
@@ -136,11 +136,11 @@ def _states(totals: Totals) -> Line:
 def _state_parts(totals: Totals) -> list[Line]:
     waiting = totals.nodes - totals.live - totals.stale - totals.lost
     parts: list[Line] = [
-        ((f"{totals.live} live", "strong" if totals.live else "dim"),),
-        ((f"{totals.stale} stale", "idle" if totals.stale else "dim"),),
-        ((f"{totals.lost} lost", "lost" if totals.lost else "dim"),),
+        ((f"{totals.live:,} live", "strong" if totals.live else "dim"),),
+        ((f"{totals.stale:,} stale", "idle" if totals.stale else "dim"),),
+        ((f"{totals.lost:,} lost", "lost" if totals.lost else "dim"),),
     ]
-    return [*parts, ((f"{waiting} connecting", "dim"),)] if waiting else parts
+    return [*parts, ((f"{waiting:,} connecting", "dim"),)] if waiting else parts
 
 
 def _money(totals: Totals, costs: Costs, *, named: bool) -> list[Line]:
@@ -172,10 +172,10 @@ def _extras(totals: Totals, others: int) -> list[Line]:
     """`others`: alerts that are of no node."""
     extras: list[Line] = []
     if 0 < totals.unpriced < totals.nodes:
-        extras.append(((f"partial: {totals.unpriced} without a price", "dim"),))
+        extras.append(((f"partial: {totals.unpriced:,} without a price", "dim"),))
     alerts = totals.alerts + others
     if alerts:
-        extras.append(((f"{alerts} alert{'s' * (alerts != 1)}", "lost"),))
+        extras.append(((fmt.counted(alerts, "alert"), "lost"),))
     extras.append(((fmt.watts(totals.power_watts), "text"),))
     extras.append((("util ", "dim"), (fmt.percent(totals.utilization_ratio), "text")))
     return extras
@@ -187,7 +187,7 @@ def node_sums(found: Selected) -> tuple[Line, ...]:
     known, about = not totals.cost_unknown, "~" * bool(totals.unpriced)
     mark = "~" * (found.today is not None and found.today_partial)
     sums: list[Line] = [
-        ((f"{totals.nodes} node{'s' * (totals.nodes != 1)}", "text"),),
+        ((fmt.counted(totals.nodes, "node"), "text"),),
         ((f"{about}{fmt.usd(totals.usd_per_hour)}/h" if known else fmt.UNKNOWN, "text"),),
         (("today ", "dim"), (mark + fmt.usd(found.today), "text")),
     ]
@@ -199,7 +199,7 @@ def node_sums(found: Selected) -> tuple[Line, ...]:
 
 def unpriced(totals: Totals) -> Line:
     """`2 without a price`."""
-    return ((f"{totals.unpriced} without a price", "dim"),) if totals.unpriced else ()
+    return ((f"{totals.unpriced:,} without a price", "dim"),) if totals.unpriced else ()
 
 
 def status_line(shown: Shown, note: Line, cells: int, standing: Line = ()) -> Line:
@@ -233,7 +233,7 @@ def _left(shown: Shown, cells: int) -> list[Line]:
     if shown.marked:
         parts.append(((f"● {shown.marked} marked:", "accent"),))
     if shown.marks_hidden:
-        parts.append(((f"{shown.marks_hidden} mark{'s' * (shown.marks_hidden != 1)} hidden", "idle"),))
+        parts.append(((f"{fmt.counted(shown.marks_hidden, 'mark')} hidden", "idle"),))
     first, *rest = [*parts, *shown.sums[bool(shown.marked) :]]
     return [((" ", "dim"), *first), *rest]
 

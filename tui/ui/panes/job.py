@@ -320,7 +320,7 @@ def job_sums(rows: list[JobView], now: float) -> tuple[Line, ...]:
     rates = [row.job.usd_per_hour for row in running]
     told = len(rows) > MOST_SUMMED
     costs = [cost for row in rows if (cost := row.job.cost if told else row.cost(now)) is not None]
-    parts: list[Line] = [((f"{len(rows)} job{'s' * (len(rows) != 1)}", "text"),)]
+    parts: list[Line] = [((fmt.counted(len(rows), "job"), "text"),)]
     if rows:
         parts.append(((f"{len(running)} running", "text"),))
     if queued:

@@ -246,7 +246,7 @@ class AdviceScreen(AdviceActions):
         if ranked is None:
             return ()
         count = len(ranked.advice.notes)
-        notes = ((f"{count} note{'s' * (count != 1)}: rackrate advise", "dim"),) if count else ()
+        notes = ((f"{fmt.counted(count, 'note')}: rackrate advise", "dim"),) if count else ()
         return joined([((" ", "dim"), *sums(ranked.advice)[0]), *sums(ranked.advice)[1:], *([notes] if notes else [])], "  ", columns)
 
     # -- what can be done -----------------------------------------------------------------------------------------------

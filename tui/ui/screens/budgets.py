@@ -103,7 +103,7 @@ class BudgetsScreen(TableScreen):
         states = [self.table.row_of(key) for key in self.summed()]
         over = sum(state.over for state in states)
         likely = sum(state.word == "likely over" for state in states)
-        parts: list[Line] = [((f"{len(states)} budget{'s' * (len(states) != 1)}", "text"),)]
+        parts: list[Line] = [((fmt.counted(len(states), "budget"), "text"),)]
         if over:
             parts.append(((f"{over} over", "lost"),))
         if likely:

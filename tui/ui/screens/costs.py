@@ -164,7 +164,7 @@ class CostsScreen(TableScreen):
             return fmt.usd(sum(known[1:], known[0])) if known else fmt.UNKNOWN
 
         parts: list[Line] = [
-            ((f"{len(shown)} group{'s' * (len(shown) != 1)}", "text"),),
+            ((fmt.counted(len(shown), "group"), "text"),),
             (("total ", "dim"), (total("total_cost"), "strong")),
             (("idle ", "dim"), (total("idle_cost"), "idle")),
             (("unused ", "dim"), (total("allocated_unused_cost"), "text")),
@@ -236,7 +236,7 @@ class CostsScreen(TableScreen):
         if self.app.is_web:
             self.rackrate.asking.start(self._send(groups, rows, name))
             return
-        question = f"Write the {count} row{'s' * (count != 1)} on the screen as CSV to"
+        question = f"Write the {fmt.counted(count, 'row')} on the screen as CSV to"
         hint = f"In {Path.cwd()} unless it begins with / or ~. Enter writes a new file, Esc writes nothing."
 
         def answered(text: str | None) -> None:

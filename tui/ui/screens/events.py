@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
+from tui import format as fmt
 from tui.events import EVENT_WORDS, KINDS
-from tui.format import clean
 from tui.ui import actions
-from tui.ui.lines import Line, wrapped
+from tui.ui.lines import Line, cropped, wrapped
 from tui.ui.screens.table import TableScreen
 from tui.ui.widgets.events_table import EventsTable
 from tui.ui.widgets.header import Header
@@ -33,6 +33,24 @@ NOTHING: tuple[Line, ...] = (
 NO_MATCH: tuple[Line, ...] = ((("  No event matches this filter. Esc clears it.", "dim"),),)
 
 
+def newer_line(left_out: Counter[str], cells: int) -> Line:
+    """` 3 events of gpu-01, of kinds that only newer agents know, are not shown: update rackrate`; nothing where there are none."""
+    if not left_out:
+        return ()
+    count = left_out.total()
+    whose = fmt.clean(next(iter(left_out))) if len(left_out) == 1 else fmt.counted(len(left_out), "node")
+    isnt = "is not" if count == 1 else "are not"
+    events = fmt.counted(count, "event")
+    for text in (
+        f" {events} of {whose}, of kinds that only newer agents know, {isnt} shown: update rackrate",
+        f" {events} of newer agents {isnt} shown: update rackrate",
+        f" {events} too new: update rackrate",
+    ):
+        if len(text) <= cells:
+            break
+    return cropped(((text, "idle"),), cells)
+
+
 class EventsScreen(TableScreen):
     """Enter opens the job or the node."""
 
@@ -44,6 +62,7 @@ class EventsScreen(TableScreen):
         app = self.rackrate
         yield Header()
         yield EventsTable(app.shown_events, app.clock, app.now, app.zone)
+        yield RaisedLines(id="newer")
         yield RaisedLines(id="whole")
         yield FilterBar(EVENT_WORDS, EXAMPLE)
         yield StatusLine(app.clock)
@@ -66,7 +85,16 @@ class EventsScreen(TableScreen):
         self.table.explain(NO_MATCH if any(True for _ in shown.events) else reading if shown.version is None else NOTHING)
         self.table.update(self.rackrate.clock())
         self.show_status()
+        self._show_newer()
         self._show_whole()
+
+    def _show_newer(self) -> None:
+        """How much agents told that this program does not understand."""
+        pane, live = self.query_one("#newer", RaisedLines), self.rackrate.live
+        line = newer_line(live.left_out, self.app.size.width - 1) if live is not None and self.rackrate.travel is None else ()
+        pane.display = bool(line)
+        pane.styles.height = 1
+        pane.show([line])
 
     def _show_whole(self) -> None:
         """What is under the cursor in full, where there are lines for it."""
@@ -74,7 +102,7 @@ class EventsScreen(TableScreen):
         pane.display = rows >= WHOLE_FROM_ROWS and row is not None
         if row is not None:
             pane.styles.height = WHOLE_ROWS
-            pane.show(wrapped(clean(row.event.text), "text", columns - 1, " ")[:WHOLE_ROWS])
+            pane.show(wrapped(fmt.clean(row.event.text), "text", columns - 1, " ")[:WHOLE_ROWS])
 
     def sums(self) -> tuple[Line, ...]:
         """How many, by kind."""
@@ -82,7 +110,7 @@ class EventsScreen(TableScreen):
         rows = [self.table.row_of(key).event for key in keys]
         counts = Counter(event.kind for event in rows)
         bad = sum(event.level == "bad" for event in rows)
-        parts: list[Line] = [((f"{len(keys)} event{'s' * (len(keys) != 1)}", "text"),)]
+        parts: list[Line] = [((fmt.counted(len(keys), "event"), "text"),)]
         parts += [((f"{kind} ", "dim"), (str(counts[kind]), "text")) for kind in KINDS if counts[kind]]
         if bad:
             parts.insert(1, ((f"✗ {bad} bad", "lost"),))

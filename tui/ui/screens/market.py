@@ -99,7 +99,7 @@ class MarketScreen(TableScreen):
 
     @staticmethod
     def _sums(shown: Sequence[MarketRow]) -> tuple[Line, ...]:
-        parts: list[Line] = [((f"{len(shown):,} offer{'s' * (len(shown) != 1)}", "text"),)]
+        parts: list[Line] = [((fmt.counted(len(shown), "offer"), "text"),)]
         dollars = [(row.by_each, row.key, row) for row in shown if row.by_each is not None and not row.by_each[0]]
         if dollars:
             best = min(dollars)[2]
