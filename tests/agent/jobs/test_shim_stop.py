@@ -118,13 +118,12 @@ def test_what_a_job_leaves_behind_is_killed_and_counted(shims: Shims, holder: st
     assert (shim.left(), shim.log()) == ([], "done\n")
 
 
-def test_a_later_shorter_grace_shortens_and_a_longer_one_does_not(shims: Shims) -> None:
+def test_a_later_shorter_grace_shortens(shims: Shims) -> None:
     hears = "import os, signal, time; signal.signal(15, lambda *_: os.write(1, b'heard')); print('up', flush=True); time.sleep(300)"
     shim = up(shims, hears)
     assert shim.stop(grace_seconds=600, cause="after 600")
     shim.wrote("heard")
     assert shim.stop(grace_seconds=0.4, cause="after 0.4")
-    shim.stop(grace_seconds=900, cause="after 900")  # on a slow machine it may be over already
     record = shim.end()
     assert record.signal == 9
     assert record.stop is not None and record.stop.cause == "after 600"
