@@ -29,6 +29,7 @@ JOBS_EPILOG = """examples:
   rackrate jobs --all cause:oom 'cost>5'  also those that ended
 
 keys: id, state, node, user, project, cause, name, why; numbers: gpus, cost, run and wait (5m, 2h), priority, attempt
+COST `in report`: a job without a GPU; what its processors and memory cost is in `rackrate report --by job` and `job curves`
 """
 JOB_EPILOG = """A job is named by its id, by the beginning of it, or by its name. A run over several nodes has an id too
 (in `job show`): cancelling it cancels all parts.

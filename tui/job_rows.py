@@ -19,6 +19,8 @@ from tui.query import Words
 _STATE_ORDER = {"stopping": 0, "running": 1, "starting": 2, "queued": 3, "ended": 4}
 DONE = "exit:0"
 """The cause of a job that ended well."""
+IN_REPORTS = "in report"
+"""As wide as the column of costs."""
 _TEXT_KEYS = ("id", "state", "node", "user", "project", "cause", "name", "why")
 _NUMBER_KEYS = ("gpus", "cost", "$", "run", "wait", "priority", "attempt")
 
@@ -68,6 +70,12 @@ def state_text(job: wire.Job) -> str:
     return f"{running}+{job.array_counts.get('queued', 0)}" if job.state != "ended" else job.state
 
 
+def cost_text(job: wire.Job, cost: Decimal | None) -> str:
+    """A job without a GPU has a cost in reports alone: its node knows neither what its processors are worth nor its memory."""
+    without_gpu = not job.gpus_wanted and job.gpu_share is None and job.started_at is not None
+    return IN_REPORTS if cost is None and without_gpu else fmt.usd(cost)
+
+
 def why_text(job: wire.Job) -> str:
     """The sentence that matters now: why it waits, why it is being stopped or why it ended, else what to beware of."""
     if job.left_behind:
@@ -109,7 +117,7 @@ JOB_COLUMNS: tuple[Column, ...] = (
            value=lambda row, now: row.job.started_at if row.job.state != "queued" else None,
            text=lambda row, now: span(row.run_seconds(now))),
     Column(id="cost", title="COST", width=9, priority=2, align="right", descending=True, sort_key="7",
-           value=lambda row, now: row.job.cost, text=lambda row, now: fmt.usd(row.cost(now))),
+           value=lambda row, now: row.job.cost, text=lambda row, now: cost_text(row.job, row.cost(now))),
     _column("cause", "CAUSE", 12, 3, lambda job: None if cause_text(job) == fmt.UNKNOWN else cause_text(job), cause_text,
             sort_key="8"),
     _column("id", "ID", 12, 5, lambda job: job.id, sort_key="9"),

@@ -86,7 +86,7 @@ def job_lines(node: str, job: wire.Job) -> Iterator[str]:
         yield from (f"  {fmt.clean(name):<14}{fmt.clean(text)}" for name, text in job.limits.items())
     if job.usage is not None:
         yield "used:"
-        yield from (f"  {name:<14}{text}" for name, text in _usage(job.usage))
+        yield from (f"  {name:<16}{text}" for name, text in _usage(job.usage))
     if job.attempts:
         yield "attempts:"
     yield from (f"  {_attempt(attempt)}" for attempt in job.attempts)

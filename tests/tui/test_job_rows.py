@@ -11,7 +11,7 @@ from tests.support.jobs import ended, ident, job, job_fleet, queued
 from tui.columns import sort_rows
 from tui.errors import WrongUsage
 from tui.fleet_jobs import JobView
-from tui.job_rows import JOB_COLUMNS, JOB_WORDS, gpus_text, name_text, span, state_text, why_text
+from tui.job_rows import IN_REPORTS, JOB_COLUMNS, JOB_WORDS, cost_text, gpus_text, name_text, span, state_text, why_text
 from tui.query import parse
 
 _BY_ID = {column.id: column for column in JOB_COLUMNS}
@@ -87,6 +87,15 @@ def test_unknown_costs_and_run_times_stand_last_in_both_directions() -> None:
 )
 def test_lengths_of_time_have_their_two_largest_units(seconds: float | None, text: str) -> None:
     assert span(seconds) == text and len(text) <= 6
+
+
+def test_a_cost_that_only_reports_know_is_marked_and_one_that_nobody_knows_is_not() -> None:
+    without = job(1, gpus_wanted=0, gpus=(), cost=None)
+    assert cost_text(without, None) == IN_REPORTS
+    [column] = [one for one in JOB_COLUMNS if one.id == "cost"]
+    assert len(IN_REPORTS) <= column.width
+    assert cost_text(without, Decimal(2)) == "$2.00"
+    assert cost_text(queued(2, gpus_wanted=0), None) == cost_text(job(3, cost=None), None) == "–"
 
 
 def test_names_counts_and_reasons() -> None:
