@@ -168,9 +168,14 @@ class Endless:
             self._writer.transport.abort()
 
     async def aclose(self) -> None:
-        self._writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        await hang_up(self._writer)
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection at once: nobody waits for an agent that takes no bytes any more."""
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 class _Body(httpx.AsyncByteStream):

@@ -14,7 +14,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from agent.endless import Endless
+from agent.endless import Endless, hang_up
 
 CONNECTIONS = 4
 KEEPALIVE_SECONDS = 60.0
@@ -140,9 +140,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
-        self._writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        await hang_up(self._writer)
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":  # of an idle connection: the agent has closed it

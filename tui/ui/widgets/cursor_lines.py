@@ -21,20 +21,22 @@ from tui.ui.widgets.lines_view import LinesView
 
 REACH = 3
 """Lines beyond the edge to which the cursor still goes at once; farther, the page scrolls first."""
+CURSOR_KEYS: list[BindingType] = [
+    Binding("up", "cursor(-1)", show=False),
+    Binding("down", "cursor(1)", show=False),
+    Binding("pageup", "page(-1)", show=False),
+    Binding("pagedown", "page(1)", show=False),
+    Binding("home,ctrl+home", "edge(-1)", show=False),
+    Binding("end,ctrl+end", "edge(1)", show=False),
+]
+"""In whatever has a cursor."""
 _LOUD = frozenset(("strong", "title", "key", "idle", "lost"))
 
 
 class CursorLines(LinesView):
     """`show_page` gives lines, and which of them (by index) stand for what; several lines may stand for one thing."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor(-1)", show=False),
-        Binding("down", "cursor(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home,ctrl+home", "edge(-1)", show=False),
-        Binding("end,ctrl+end", "edge(1)", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = CURSOR_KEYS
 
     class Opened(Message):
         """What was chosen was clicked twice."""

@@ -18,6 +18,7 @@ from textual.strip import Strip
 
 from tui.ui.lines import BLANK, Line, cropped, fitted, hung, to_strip
 from tui.ui.theme import ANSI, STYLES
+from tui.ui.widgets.cursor_lines import CURSOR_KEYS
 
 CELL_REGIONS_UP_TO = 0.6
 """Up to this part of the visible cells, changed cells are repainted one by one; above it, whole lines are cheaper."""
@@ -49,12 +50,7 @@ class LineTable(ScrollView, can_focus=True):
                 overflow-y: auto; scrollbar-gutter: stable; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor(-1)", show=False),
-        Binding("down", "cursor(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home,ctrl+home", "edge(-1)", show=False),
-        Binding("end,ctrl+end", "edge(1)", show=False),
+        *CURSOR_KEYS,
         Binding("left", "sideways(-1)", show=False),
         Binding("right", "sideways(1)", show=False),
     ]
