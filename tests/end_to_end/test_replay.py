@@ -77,7 +77,7 @@ def report(home: Path, form: str, at: datetime, *options: str) -> bytes:
     """Of the last whole hour before a moment: its rows are all written by then."""
     end = (at - timedelta(minutes=10)).replace(minute=0, second=0, microsecond=0)
     words = ["--from", f"{end - timedelta(hours=1):%Y-%m-%dT%H:%M}Z", "--to", f"{end:%Y-%m-%dT%H:%M}Z"]
-    done = rackrate_inside(home, "report", *words, "--by", "project,user", "--format", form, "--out", str(home / "report"), *options)
+    done = rackrate_inside(home, "report", *words, "--by", "node,project,user", "--format", form, "--out", str(home / "report"), *options)
     assert done.code == 0, done.err
     return (home / "report").read_bytes()
 
@@ -105,7 +105,7 @@ def test_a_recorded_hour_replays_to_the_same_report_byte_for_byte_also_after_pri
             return report(fleet, form, at, "--no-sync")
 
     given = {form: live(form) for form in FORMATS}
-    assert len(given["csv"].splitlines()) > 2
+    assert len(given["csv"].splitlines()) > NODES
     put_price(fleet, "11.00", timedelta(days=1))
     (fleet / "terms.toml").write_text('[[discounts]]\ncloud = "aws"\npercent = "50"\n')
     for form in FORMATS:
