@@ -167,7 +167,10 @@ def _expand_recipe(given: dict[str, _Given]) -> None:
     gpus = _value("gpus", given["gpus"]) if "gpus" in given else 0
     nodes = _value("nodes", given["nodes"]) if "nodes" in given else 1
     pairs = recipes.pairs(sets.value, sets.where) if sets else {}
-    command = recipes.command(name, pairs, sets.where if sets else "--set", ranks=gpus, nodes=nodes)
+    where = sets.where if sets else "--set"
+    command = recipes.command(name, pairs, where, ranks=gpus, nodes=nodes)
+    if why := recipes.refusal(name, pairs):
+        raise WrongUsage(f"{where} {why}")
     given["command"] = _Given(command, recipe.where, recipe.base)
     given.setdefault("name", _Given(name, recipe.where, recipe.base))
 

@@ -104,6 +104,19 @@ def command(name: str, settings: Mapping[str, object], where: str, *, ranks: int
     return [PYTHON, *torchrun, "-m", f"{MODULE}{name}", *flags]
 
 
+def refusal(name: str, given: Mapping[str, object]) -> str | None:
+    """Why the recipe would refuse these settings together, which are right one by one; None: not for what is known here."""
+    given = {key.replace("-", "_"): value for key, value in given.items()}
+    if name == "compress" and not given.get("checkpoint"):
+        return "checkpoint: which folder of checkpoints is to be compressed? The first line of a training names its own."
+    if name == "calibrate" and (text := str(given.get("recipes", "none"))) != "none":
+        known = str(defaults(name)["recipes"]).split(",")
+        for one in filter(None, map(str.strip, text.split(","))):
+            if one not in known:
+                return f"recipes {one}: there is no such recipe to measure; {', '.join(known)}, or none."
+    return None
+
+
 def settings(name: str, given: Mapping[str, object], where: str) -> dict[str, Any]:
     """All settings of a recipe, `given` over its own, each of the type that it has. Raises `WrongUsage`."""
     command(name, given, where)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.recipes.calibrate import Calibrate
+from agent.recipes.calibrate import RECIPES, Calibrate
 from agent.recipes.compress import Compress
 from agent.recipes.faults import WrongSettings
 from agent.recipes.language import Language
@@ -65,3 +65,18 @@ def test_a_run_with_a_wrong_setting_asks_no_node(run: Run, tmp_path: Path) -> No
     file.write_text('recipe = "vision"\nset = { precision = "fp8" }\n')
     result = run("run", file)
     assert result.code == 2 and "precision: 'fp8' is none of auto, fp32, bf16, fp16." in result.err
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("run", "--recipe", "compress"), "--set checkpoint: which folder of checkpoints is to be compressed?"),
+    (("run", "--recipe", "compress", "--set", "checkpoint="), "--set checkpoint: which folder of checkpoints is to be compressed?"),
+    (("calibrate", "gpu-01", "--recipes", "vision,langauge"),
+     "recipes langauge: there is no such recipe to measure; vision, language, recommender, or none."),
+])  # fmt: skip
+def test_what_a_recipe_needs_is_asked_for_before_any_node_is(run: Run, words: tuple[str, ...], said: str) -> None:
+    result = run(*words)
+    assert (result.code, result.out) == (2, "") and said in result.err and result.err.count("\n") == 1
+
+
+def test_what_calibrate_measures_by_itself_is_all_that_it_can() -> None:
+    assert recipes.defaults("calibrate")["recipes"] == ",".join(RECIPES)
