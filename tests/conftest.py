@@ -83,4 +83,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
+    gc.set_threshold(5_000, 20, 10)  # an app makes some ten thousand objects while it starts
     gc.enable()
