@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 from textual import events
 from textual.driver import Driver
 from textual.screen import ModalScreen, Screen
+from textual.theme import Theme
 
 from tui import terminal
 from tui.fleet import Fleet, Totals
@@ -36,6 +37,7 @@ from tui.ui.node_actions import NodeActions
 from tui.ui.panes.header import Costs
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.screens.fleet import FleetScreen
+from tui.ui.stylesheet import KeptStylesheet
 from tui.ui.theme import ANSI, DARK, NAMES, THEMES, use_ground
 from tui.ui.time_travel import IN_REPLAY, TimeTravel
 from tui.ui.travel import Travel
@@ -104,6 +106,7 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         self._unicode = terminal.draws_unicode() if unicode is None else unicode
         super().__init__(driver_class=_driver(self._unicode), ansi_color=terminal.no_color() or None)
         self.animation_level = "none"
+        self.stylesheet = KeptStylesheet(variables=self.get_css_variables())
         self.fleet = fleet
         self.live = live
         self.clock = clock
@@ -130,6 +133,11 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         for each in THEMES:
             self.register_theme(each)
         self.theme = chosen_theme(theme)
+
+    @property
+    def current_theme(self) -> Theme:
+        """Asked for at each rule that is for dark or light: without a copy of the table of all themes."""
+        return self._registered_themes.get(self.theme) or super().current_theme
 
     def get_default_screen(self) -> Screen[None]:
         return FleetScreen()

@@ -56,6 +56,9 @@ class RackrateScreen(Screen[None]):
         if self.SCOPE != "fleet":
             self.mount(Crumbs(), before=0)
 
+    def _clear_tooltip(self) -> None:
+        """There is none; to find that out, Textual would write down all that is on the screen, at each key."""
+
     @property
     def place(self) -> Place | None:
         """By which it is found and opened again; None: only what it was opened from can be."""
