@@ -88,6 +88,10 @@ async def test_keys_behind_the_end_of_a_filter_are_for_the_rows() -> None:
         send(app, "/user:bob<enter> ")
         await until(lambda: bool(table(app).marks))
         assert typed(app) == "user:bob" and table(app).marked == ["a100-half"]
+        await press(pilot, "escape", "escape", "slash")
+        send(app, "half or stale<enter><down> ")
+        await until(lambda: bool(table(app).marks))
+        assert table(app).keys == ["a100-half", "t4-stale"] and table(app).marked == ["t4-stale"]
         await press(pilot, "escape", "slash")
         send(app, "xyz<escape> ")
         await until(lambda: bool(table(app).marks))

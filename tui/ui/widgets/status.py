@@ -124,8 +124,7 @@ class FilterInput(LineInput):
         self._bar.clear()
 
     async def action_submit(self) -> None:
-        self._bar.hide()
-        await super().action_submit()
+        self._bar.keep()
 
 
 class FilterBar(Vertical):
@@ -192,10 +191,10 @@ class FilterBar(Vertical):
         self.query_one(FilterInput).value = ""
         self._close()
 
-    def hide(self) -> None:
-        """Takes the line away; the next key is for the rows."""
-        self.remove_class("-open")
-        self.query_one(FilterInput).close_line()
+    def keep(self) -> None:
+        """Ends the typing: the rows are those of the filter, and the next key is theirs."""
+        self._take(self.query_one(FilterInput).value)
+        self._close()
 
     def recall(self, step: int) -> None:
         """Puts a filter of before into the line; past the newest one it is empty."""
@@ -249,7 +248,11 @@ class FilterBar(Vertical):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        text, now = event.value, getattr(self.app, "clock", lambda: 0.0)()
+        if event.value == self.query_one(FilterInput).value:  # else another one was typed since, and is told too
+            self._take(event.value)
+
+    def _take(self, text: str) -> None:
+        now = getattr(self.app, "clock", lambda: 0.0)()
         self.found = options(text, self.words, self.rows, now, self.named) if text and self.is_open else NONE
         try:
             tree = parse_tree(text, self.words, self.named)
@@ -259,15 +262,17 @@ class FilterBar(Vertical):
         self._explain()
         self.applied = text.strip()
         timed = any(isinstance(leaf, Compare | Range) for leaf, _ in leaves(tree))
-        self.post_message(self.Changed(self.applied, compile_tree(tree, self.words) if self.applied else None, timed))
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._close()
+        self._tell(self.Changed(self.applied, compile_tree(tree, self.words) if self.applied else None, timed))
 
     def _close(self) -> None:
         text = self.applied
         if text and text not in self._history[-1:]:
             self._history = [*self._history, text][-HISTORY_LENGTH:]
-        self.hide()
-        self.post_message(self.Closed())
+        self.remove_class("-open")
+        self.query_one(FilterInput).close_line()
+        self._tell(self.Closed())
+
+    def _tell(self, what: Message) -> None:
+        """The screen knows at once, and not by a message that comes behind the next key."""
+        for _, handle in self.screen._get_dispatch_methods(what.handler_name, what):
+            handle(what)
