@@ -80,7 +80,8 @@ class Background(Commands):
             error = said[0] if said else None
         except Exception as fault:  # noqa: BLE001 - without prices the fleet is still worth seeing
             error = f"The prices could not be read: {fault}"
-        self.post_message(CatalogRead(catalog, error))
+        with contextlib.suppress(RuntimeError):  # the app has ended meanwhile
+            self.post_message(CatalogRead(catalog, error))
         for name in OPENED_OFTEN:
             with contextlib.suppress(ImportError):
                 importlib.import_module(f"tui.ui.screens.{name}")
@@ -132,8 +133,9 @@ class Background(Commands):
             )
 
     def _post(self, message: Message) -> None:
-        if self.is_running:
-            self.post_message(message)
+        with contextlib.suppress(RuntimeError):  # the app ends just now
+            if self.is_running:
+                self.post_message(message)
 
     def on_costs_read(self, event: CostsRead) -> None:
         """Shows them; an error is said once, and the figures of before stay."""

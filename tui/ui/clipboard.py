@@ -11,6 +11,7 @@ user's own machine (no `SSH_*`) pbcopy, wl-copy, xclip or xsel is asked.
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import os
 import re
@@ -19,6 +20,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from textual.app import App
@@ -129,11 +131,13 @@ class Copying(App[None]):
         """In a thread: programs, else the terminal, else a file."""
         names = [command[0] for command in commands if took(command, text)]
         if names:
-            self.call_later(self.tell_copied, f"copied {what} ({', '.join(names)})")
+            tell = partial(self.tell_copied, f"copied {what} ({', '.join(names)})")
         elif sequence is not None:
-            self.call_later(self._by_terminal, sequence, what)
+            tell = partial(self._by_terminal, sequence, what)
         else:
-            self.call_later(self.tell_copied, *self._by_file(text, what))
+            tell = partial(self.tell_copied, *self._by_file(text, what))
+        with contextlib.suppress(RuntimeError):  # the app has ended meanwhile
+            self.call_later(tell)
 
     def _by_terminal(self, sequence: str, what: str) -> None:
         if self._driver is not None:
