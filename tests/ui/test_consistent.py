@@ -8,7 +8,7 @@ from tests.support.screens import make_app, press, running, table, text
 from tui import terminal
 from tui.ui import actions
 from tui.ui.action import LOOKS, Scope
-from tui.ui.lines import hung, width
+from tui.ui.lines import at_most, hung, width, wrapped
 from tui.ui.panes.header import Shown, status_line
 from tui.ui.widgets.status import FilterBar
 
@@ -79,6 +79,14 @@ def test_a_hung_line_loses_nothing_and_is_nowhere_too_wide(cells: int) -> None:
         assert said == " ".join(part for part, _ in line).split()
     if cells >= 60:
         assert {len(row[0][0]) - len(row[0][0].lstrip()) for row in rows[1:]} <= {width(line[:1]) + 4}
+
+
+@pytest.mark.parametrize("cells", [1, 8, 20, 40, 60])
+def test_what_is_left_out_below_a_table_is_said_by_its_last_sign(cells: int) -> None:
+    lines = wrapped("GPU 0 is held by priya, but was less than 20 % busy for 41 min: end it, or take a smaller one", "text", cells, " ")
+    rows = at_most(lines, 2, cells)
+    assert len(rows) == 2 and (rows == lines or "".join(part for part, _ in rows[1]).endswith("…"))
+    assert all(width(row) <= max(cells, max(map(width, lines))) for row in rows) and at_most(lines, len(lines), cells) == lines
 
 
 def test_lc_all_c_asks_for_ascii_though_python_would_write_utf_8() -> None:

@@ -123,6 +123,8 @@ async def test_without_a_history_it_says_how_to_get_one(tmp_path: Path) -> None:
         await opened(app, pilot, "p4d.24xlarge buy:spot us-east-1 or use1-az1")
         found = await history(app, pilot)
         assert "no history is kept" in page(found) and "rackrate prices refresh" in page(found)
+        await pilot.resize_terminal(60, 24)
+        await until(pilot, lambda: "then there is a line to draw" in " ".join(page(found).split()) and found.size.width == 60)
 
 
 async def test_ascii_draws_the_history_without_braille(tmp_path: Path) -> None:

@@ -323,6 +323,15 @@ async def test_fields_that_are_seldom_needed_come_when_asked_for_and_the_command
         assert copied[0] in text(app)
 
 
+async def test_on_the_narrowest_screen_labels_leave_room_for_what_is_typed() -> None:
+    app, _, _ = form_app({"node": "gpu-02"})
+    async with running(app, (20, 6)) as pilot:
+        await press(pilot, "j", "n")
+        assert " node     gpu-02" in text(app)
+        await pilot.resize_terminal(60, 24)
+        await until(lambda: " node           gpu-02" in text(app))
+
+
 async def test_a_job_of_before_fills_the_form_and_tells_what_is_not_taken_over() -> None:
     app, one, _ = form_app({"command": "half typed"})
     one.known = {view.job.id: view.job for view in app.fleet["gpu-01"].jobs}

@@ -85,6 +85,14 @@ def wrapped(text: str, style: str, cells: int, indent: str = "") -> list[Line]:
     return [*lines, ((indent + current, style),)] if current else lines
 
 
+def at_most(lines: list[Line], count: int, cells: int) -> list[Line]:
+    """So many of them; where some are left out the last one ends with `…`."""
+    if len(lines) <= count:
+        return lines
+    *kept, last = lines[:count]
+    return [*kept, cropped((*last, (" …", last[-1][1])), cells)]
+
+
 def hung(line: Line, cells: int) -> list[Line]:
     """The line over as many rows as it takes; its last part goes on below where it began: `key    what it does`."""
     if width(line) <= cells or not line:

@@ -22,7 +22,7 @@ from tui.columns import Column, fit
 from tui.query import Predicate
 from tui.query_rows import ALERT_WORDS, AlertLook
 from tui.ui import actions
-from tui.ui.lines import Line, fitted, joined, width, wrapped
+from tui.ui.lines import Line, at_most, fitted, joined, width, wrapped
 from tui.ui.screens.base import RackrateScreen
 from tui.ui.widgets.header import Header
 from tui.ui.widgets.line_table import Cells, LineTable
@@ -191,7 +191,8 @@ class AlertsScreen(RackrateScreen):
         pane.display = rows >= WHOLE_FROM_ROWS and alert is not None
         if pane.display and alert is not None:
             pane.styles.height = WHOLE_ROWS
-            pane.show(wrapped(fmt.clean(message_text(alert, self.rackrate.now())), "text", columns - 1, " ")[:WHOLE_ROWS])
+            lines = wrapped(fmt.clean(message_text(alert, self.rackrate.now())), "text", columns - 1, " ")
+            pane.show(at_most(lines, WHOLE_ROWS, columns - 1))
         return pane.display
 
     def _summary(self, found: list[wire.Alert], alert: wire.Alert | None) -> Line:

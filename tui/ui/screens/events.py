@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from tui import format as fmt
 from tui.events import EVENT_WORDS, KINDS
 from tui.ui import actions
-from tui.ui.lines import Line, cropped, wrapped
+from tui.ui.lines import Line, at_most, cropped, wrapped
 from tui.ui.screens.table import TableScreen
 from tui.ui.widgets.events_table import EventsTable
 from tui.ui.widgets.header import Header
@@ -102,7 +102,7 @@ class EventsScreen(TableScreen):
         pane.display = rows >= WHOLE_FROM_ROWS and row is not None
         if row is not None:
             pane.styles.height = WHOLE_ROWS
-            pane.show(wrapped(fmt.clean(row.event.text), "text", columns - 1, " ")[:WHOLE_ROWS])
+            pane.show(at_most(wrapped(fmt.clean(row.event.text), "text", columns - 1, " "), WHOLE_ROWS, columns - 1))
 
     def sums(self) -> tuple[Line, ...]:
         """How many, by kind."""

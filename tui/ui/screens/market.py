@@ -25,7 +25,7 @@ from tui.market_view import (
     read_market,
 )
 from tui.ui import actions
-from tui.ui.lines import BLANK, Line, cropped, fitted, joined, wrapped
+from tui.ui.lines import BLANK, Line, cropped, fitted, hung, joined, wrapped
 from tui.ui.panes.node import rule
 from tui.ui.reading import Reading
 from tui.ui.screens.base import RackrateScreen
@@ -174,7 +174,8 @@ class PriceScreen(RackrateScreen):
         while len(lines) > 1 and not lines[-1]:
             lines.pop()
         if not any(len(one.steps) > 1 for one in history.series):
-            lines.append((("  rackrate prices refresh", "key"), ("   keeps each price that it finds: then there is a line to draw", "dim")))
+            refresh: Line = (("  rackrate prices refresh", "key"), ("   keeps each price that it finds: then there is a line to draw", "dim"))
+            lines += hung(refresh, cells)
         return lines
 
     def on_reading_done(self, event: Reading.Done) -> None:

@@ -42,6 +42,8 @@ from tui.ui.widgets.status import Footer, StatusLine
 
 TWO_SIDES_FROM = 76
 """Columns from which the fields stand in two columns."""
+NARROW_BELOW = 40
+"""Columns below which labels are cut, so that what is typed can be read."""
 MOST_ASKED = 6
 """Nodes that are asked for the first that fits."""
 QUOTE_SECONDS = 0.3
@@ -66,6 +68,7 @@ class SubmitScreen(RackrateScreen):
     SubmitScreen #told, SubmitScreen #quote, SubmitScreen #plan { height: auto; margin: 1 0 0 1; }
     SubmitScreen.-low #quote { margin: 0 0 0 1; }
     SubmitScreen #line { height: 1; }
+    SubmitScreen.-narrow FormField Label { width: 9; }
     """
 
     def __init__(
@@ -145,6 +148,7 @@ class SubmitScreen(RackrateScreen):
         for sides in self.query(".sides"):
             sides.set_class(columns >= TWO_SIDES_FROM, "-two")
         self.set_class(rows < 20, "-low")
+        self.set_class(columns < NARROW_BELOW, "-narrow")
         self._show_told()
         self._show_quote()
         self._show_plan()
