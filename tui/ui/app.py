@@ -114,21 +114,28 @@ class RackrateApp(Copying, NodeActions, TimeTravel, TypedEarly, Background):
         self.costs = costs or Costs()
         self._configured = nodes
         self._client_for = client_for
-        self._ledger_path = ledger_path
-        self._prices_path = prices_path
-        self._terms_path = terms_path
-        self._budgets = budgets
-        self.files = MoneyFiles(ledger_path, prices_path, terms_path, data_dir, tuple(budgets), timezone or "UTC")
         self._timezone = timezone
         self._zone: tzinfo = ZoneInfo(timezone) if timezone else UTC
+        self._keep_files(MoneyFiles(ledger_path, prices_path, terms_path, data_dir, tuple(budgets), timezone or "UTC"))
         self._totals: Totals | None = None
         self.travel = travel
         actions.hold(IN_REPLAY if travel is not None else "")
         self.asking = Asking(fleet, nodes, client_for, clock, self.redraw, self._complain)
+        self._keep_drafts()
+        self._wear(theme)
+
+    def _keep_files(self, files: MoneyFiles) -> None:
+        self.files = files
+        self._ledger_path, self._prices_path = files.ledger, files.prices
+        self._terms_path, self._budgets = files.terms, files.budgets
+
+    def _keep_drafts(self) -> None:
         self.job_draft: dict[str, str] = {}
         """What was typed into the form of a new job."""
         self.again_drafts: dict[str, dict[str, str]] = {}
         """And into that of a job of before, by its id."""
+
+    def _wear(self, theme: str) -> None:
         use_ground(terminal.ground())
         for each in THEMES:
             self.register_theme(each)
