@@ -22,6 +22,7 @@ from litestar.openapi import ResponseSpec
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.spec import Components, SecurityScheme
 from litestar.params import Parameter
+from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from agent import metrics, routes_curves, routes_jobs, routes_nodes, wire
@@ -287,9 +288,17 @@ def _broken(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     return problem(500, "the agent failed to answer; its log says why")
 
 
+class _Structs(Litestar):
+    """With msgspec's structs alone: else what else is installed beside (pydantic, attrs) is imported at each start, for nothing."""
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[Any]) -> list[Any]:
+        return [*plugins, MsgspecDIPlugin()]
+
+
 def create_routes() -> Litestar:
     """The framework's part: routing, parameters, encoding. Who may ask was settled before (`agent.server`)."""
-    return Litestar(
+    return _Structs(
         route_handlers=[
             healthz,
             node,
