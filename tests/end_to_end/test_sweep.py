@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from tests.support.cli import rackrate_inside, write_config
+from tests.support.extras import needs
 from tests.support.job_agent import JobAgent, usage_rows, wait_for
 from tests.support.nvml import compiler
 from tests.support.one_ray import one_ray
 
-for needed in ("ray", "hyperopt"):
-    pytest.importorskip(needed, reason="the extra `sweep` is not installed")
+needs("ray", "hyperopt", extra="sweep")
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the stand-in of NVML needs a C compiler: money needs GPUs")
 
 SLOW = 300.0

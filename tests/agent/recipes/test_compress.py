@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.extras import needs
+
 torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
-pytest.importorskip("torchao", reason="the extra `train` is not installed")
+needs("torchao", extra="train")
 
 from agent.recipes import compress_models, compress_run, language_task, recommender_task  # noqa: E402
 from agent.recipes.compress import METHODS, Compress  # noqa: E402

@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from tests.agent.recipes.test_sweep import RAW
+from tests.support.extras import needs
 from tests.support.job_agent import wait_for
 from tests.support.one_ray import one_ray
 
-pytest.importorskip("ray", reason="the extra `sweep` is not installed")
+needs("ray", extra="sweep")
 
 ROOT = Path(__file__).parents[3]
 SLOW = 240.0
