@@ -31,7 +31,7 @@ class Hands:
 
 
 def ec2(service: MetadataService, clock: Hands | None = None) -> Ec2:
-    return Ec2(Service(service.url, 0.5), clock or Hands())
+    return Ec2(Service(service.url, 30.0), clock or Hands())
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,12 @@ def test_an_interruption_without_a_readable_time_happens_at_once() -> None:
 @pytest.mark.parametrize("path", ["/latest/api/token", "/latest/meta-data/spot"])
 def test_a_fault_of_the_service_is_a_clause_and_nothing_announced(fault: Any, path: str) -> None:
     with metadata_service("ec2", {"spot/instance-action": ACTION}, faults={path: fault}) as service:
-        cloud = ec2(service)
+        asked = Service(service.url, 0.5 if fault == "hang" else 30.0)
+        cloud = Ec2(asked, Hands())
         with pytest.raises(Unanswered, match="127.0.0.1"):
             cloud.interruption()
         service.faults.clear()
+        asked._timeout = 30.0
         assert len(cloud.interruption()) == 1
 
 
@@ -146,7 +148,7 @@ def test_nobody_there_is_a_clause() -> None:
 
 def test_gcp_answers_at_once_first_and_then_when_the_node_is_preempted() -> None:
     with metadata_service("gcp") as service:
-        cloud = Gcp(Service(service.url, 2.0), poll_seconds=300.0)
+        cloud = Gcp(Service(service.url, 30.0), poll_seconds=300.0)
         assert cloud.preempted() == ()
         threading.Timer(0.1, lambda: service.values.update({"instance/preempted": "TRUE"})).start()
         begun = time.monotonic()
@@ -157,7 +159,7 @@ def test_gcp_answers_at_once_first_and_then_when_the_node_is_preempted() -> None
 
 def test_a_change_between_two_questions_is_answered_at_once() -> None:
     with metadata_service("gcp") as service:
-        cloud = Gcp(Service(service.url, 2.0), poll_seconds=60.0)
+        cloud = Gcp(Service(service.url, 30.0), poll_seconds=60.0)
         cloud.preempted()
         service.values["instance/preempted"] = "TRUE"
         assert len(cloud.preempted()) == 1
@@ -165,7 +167,7 @@ def test_a_change_between_two_questions_is_answered_at_once() -> None:
 
 def test_without_a_change_the_question_ends_by_itself() -> None:
     with metadata_service("gcp") as service:
-        cloud = Gcp(Service(service.url, 2.0), poll_seconds=1.0)
+        cloud = Gcp(Service(service.url, 30.0), poll_seconds=1.0)
         assert (cloud.preempted(), cloud.preempted()) == ((), ())
 
 
