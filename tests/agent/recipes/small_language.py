@@ -187,9 +187,12 @@ def dies(folder: Path, team: Ranks) -> None:
     """Of four ranks one kills itself with -9 after a step; the last line stands in a file, for no rank comes to an end."""
 
     def after(step: int) -> None:
-        if team.first:
-            (folder / "losses.json").write_text(json.dumps(journal.losses))
+        if team.first:  # which is killed as soon as the other one is gone
+            (folder / "losses.part").write_text(json.dumps(journal.losses))
+            (folder / "losses.part").replace(folder / "losses.json")
         if team.rank == 2 and step == STOP_AT:
+            while not (folder / "killed" / "step-000000004").is_dir():  # it is written beside the steps
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
 
     journal = Watched(after)

@@ -166,5 +166,5 @@ def test_a_recipe_runs_from_what_was_sent_and_keeps_its_checkpoints(
 def test_a_node_without_torch_says_so_in_one_sentence(command: Callable[..., Done], tmp_path: Path) -> None:
     done = command("run", "--recipe", "vision", "--env", python(tmp_path / "bin", "-S"), "-f")
     assert done.code == 1 and "Traceback" not in done.out, done
-    (line,) = done.out.splitlines()
+    (line,) = (one for one in done.out.splitlines() if not one.endswith(" ..."))  # that torch is slow to load
     assert line.startswith("rackrate: recipe vision: ") and "has no torch (No module named 'torch'); install it there" in line
