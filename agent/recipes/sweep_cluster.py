@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -35,6 +36,9 @@ HEAD_SECONDS = 90.0
 JOIN_SECONDS = 120.0
 GONE_SECONDS = 5.0
 """So long the head may be silent before the others end."""
+KILL_SECONDS = 30.0
+"""What was killed is waited for; what the kernel does not let go is given up after this."""
+PORTS = range(20_000, 32_000)
 SHORT, PREFIX, LOCK, OPEN, LOG = Path("/tmp"), "rr-", "lock", "r", "ray.log"
 """Where Ray's files are: the path of a socket may have 107 characters."""
 _SET_CHILD_SUBREAPER = 36
@@ -75,6 +79,7 @@ def prepare(plan: Plan, work: Path, checkpoints: Path, gpus: int) -> int:
         "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(_token(checkpoints)), "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0",
         "RAY_memory_monitor_refresh_ms": "0", "RAY_AIR_NEW_OUTPUT": "0", "RAY_DEDUP_LOGS": "0",
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # or `ray start` waits for the trials, before anybody tells them to save
         "RAY_kill_child_processes_on_worker_exit": "false",  # a trial whose actor is gone is told so by the kernel, and saves
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1", "TUNE_GLOBAL_CHECKPOINT_S": "5",
         "RACKRATE_SWEEP_WORK": str(work), "RACKRATE_SWEEP_CPUS": str(cpus), "RACKRATE_SWEEP_GPUS": str(gpus),
@@ -199,8 +204,13 @@ def ended(process: subprocess.Popen[bytes], seconds: float = 15.0) -> None:
     while time.monotonic() < limit and (process.poll() is None or _descendants(os.getpid())):
         _reap(process)
         time.sleep(0.1)
-    for pid in _descendants(os.getpid()):
-        sent(pid, signal.SIGKILL, lambda pid=pid: pid in _descendants(os.getpid()))
+    limit = time.monotonic() + KILL_SECONDS
+    while (left := _descendants(os.getpid())) and time.monotonic() < limit:
+        for pid in left:
+            sent(pid, signal.SIGKILL, lambda pid=pid: pid in _descendants(os.getpid()))
+        process.poll()
+        _reap(process)
+        time.sleep(0.02)
     process.wait()
     _reap(process)
 
@@ -233,9 +243,12 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+    """By chance among those that a system gives to nobody who did not ask for this one: it is still free when Ray listens there."""
+    for port in random.SystemRandom().sample(PORTS, 50):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
+    raise NodeLost(f"no port between {PORTS.start} and {PORTS.stop} is free for Ray on this node.")
 
 
 def _answers(host: str, port: int) -> bool:

@@ -139,9 +139,8 @@ class Sweep:
             resumed=resumed, ray=self._address,
         )  # fmt: skip
         if resumed:
-            for one in tuner.get_results():
-                if one.error or one.metrics and (one.metrics.get("done") or one.metrics.get("ended")):
-                    teller.kept(one)
+            for one in _over(tuner.get_results()):
+                teller.kept(one)
         results = [] if self._stop.asked else list(self._fit(tuner))
         teller.stopped()
         money.keep()
@@ -186,6 +185,11 @@ def _began() -> float:
     """When this process did, by the clock `monotonic`: the start of Ray costs too."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.monotonic() - max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def _over(grid: Any) -> list[Any]:
+    """Results of trials that will not run again. An error alone does not tell: one that was lost has it while it is run again."""
+    return [one for trial, one in zip(grid._experiment_analysis.trials, grid, strict=True) if trial.is_finished()]
 
 
 def _scheduler(plan: Plan) -> Any:
