@@ -25,15 +25,18 @@ from tests.support.one_ray import one_ray
 needs("ray", "hyperopt", extra="sweep")
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the stand-in of NVML needs a C compiler: money needs GPUs")
 
-SLOW = 300.0
+SLOW = 600.0
 A_MILLISECOND = Decimal(36) / 3_600_000
 """Of both nodes' parts."""
 TOY = """
-import json, sys, time
+import json, os, pathlib, sys, time
+kept = pathlib.Path(os.environ["RACKRATE_CHECKPOINT_DIR"], "last.json")
 rate, steps = float(sys.argv[1]), 8
 for step in range(1, steps + 1):
     print(json.dumps({"step": step, "loss": (rate - 0.3) ** 2 + 1 / step}), flush=True)
-    time.sleep(0.4 if step == 2 else 0.01)  # the newest report is told, and at this one it is judged
+    while step == 2 and not (kept.exists() and json.loads(kept.read_text())["step"] == 2):
+        time.sleep(0.01)  # the newest report is told, and at this one it is judged
+    time.sleep(0.01)
 """
 SWEEP = """
 [sweep]
