@@ -265,7 +265,7 @@ async def test_20x5_shows_the_field_that_has_the_cursor() -> None:
     app, _, _ = form_app()
     async with running(app, (20, 5)) as pilot:
         await press(pilot, "j", "n", *["tab"] * 4)
-        assert "GPU memory" in text(app)
+        assert "GPU mem…" in text(app)
 
 
 # -- the quote, and the command line ---------------------------------------------------------------------------
