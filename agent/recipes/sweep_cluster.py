@@ -32,6 +32,8 @@ TOKEN = "ray-token"
 """Name of the job's secret."""
 OBJECT_STORE_BYTES = 80_000_000
 """Ray's least is 75 MB; reports are small."""
+STARTS = 3
+"""Ray ends itself where its helpers, which are Pythons, need more than 15 s to start: on a busy machine the next try finds them in memory."""
 HEAD_SECONDS = 90.0
 JOIN_SECONDS = 120.0
 GONE_SECONDS = 5.0
@@ -56,6 +58,10 @@ class Gang(NamedTuple):
 
 class NodeLost(RecipeFault):
     """A node of the sweep did not come."""
+
+
+class NotStarted(NodeLost):
+    """Ray itself did not come up; a start anew may help."""
 
 
 def gang(environment: Mapping[str, str] = os.environ) -> Gang | None:
@@ -124,7 +130,7 @@ def head(meet: Gang | None, cpus: int, gpus: int) -> Iterator[str]:
         )  # fmt: skip
         try:
             if not (_reached(host, port, HEAD_SECONDS, process) and _whole(folder, HEAD_SECONDS, process)):
-                raise NodeLost(f"Ray has not started: {_tail(folder / LOG)}")
+                raise NotStarted(f"Ray has not started: {_tail(folder / LOG)}")
             yield f"{host}:{port}"
         finally:
             ended(process)
@@ -154,23 +160,44 @@ def _tidy(parent: Path) -> None:
 
 def join(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> int:
     """Gives this node to the head until that has ended; the exit code."""
-    if not _reached(meet.host, meet.port, JOIN_SECONDS, None, stopped):
-        if stopped:
-            return 0
-        raise NodeLost(f"the sweep's first node was not reached at {meet.host}:{meet.port} within {JOIN_SECONDS:.0f} s.")
+    for left in reversed(range(STARTS)):
+        if not _reached(meet.host, meet.port, JOIN_SECONDS, None, stopped):
+            if stopped:
+                return 0
+            raise NodeLost(f"the sweep's first node was not reached at {meet.host}:{meet.port} within {JOIN_SECONDS:.0f} s.")
+        try:
+            _given(meet, cpus, gpus, stopped)
+            break
+        except NotStarted:
+            if stopped:
+                break
+            if not left:
+                raise
+    return 0
+
+
+def _given(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> None:
+    """One Ray of this node's, until it or the head ends.
+
+    Raises NotStarted where it was never whole, NodeLost where it has ended and the head has not.
+    """
     with _place() as folder, _children(), (folder / LOG).open("ab") as out:
         address = f"{socket.gethostbyname(meet.host)}:{meet.port}"
         process = _start(["--address", address, "--temp-dir", str(folder / OPEN)], cpus, gpus, out)
+        whole, silent = False, 0.0
         try:
-            silent = 0.0
             while silent < GONE_SECONDS and not stopped and process.poll() is None:
                 time.sleep(1)
                 silent = 0.0 if _answers(meet.host, meet.port) else silent + 1
-            if process.poll() is not None and _answers(meet.host, meet.port) and not stopped:
+                whole = whole or _is_whole(folder)
+            if stopped:
+                return
+            if not whole:
+                raise NotStarted(f"Ray has not started on this node: {_tail(folder / LOG)}")
+            if process.poll() is not None and _answers(meet.host, meet.port):
                 raise NodeLost(f"Ray has ended on this node: {_tail(folder / LOG)}")
         finally:
             ended(process)
-    return 0
 
 
 def rates(nodes: list[dict[str, object]]) -> Decimal | None:
@@ -274,10 +301,15 @@ def _whole(folder: Path, seconds: float, process: subprocess.Popen[bytes]) -> bo
     """Whether also the part of Ray that runs actors is there: the port answers long before, and clients wait little."""
     limit = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < limit:
-        if (folder / OPEN / "session_latest" / "sockets" / "raylet").exists():
+        if _is_whole(folder):
             return True
         time.sleep(0.2)
     return False
+
+
+def _is_whole(folder: Path) -> bool:
+    """The socket of the part that runs actors is there."""
+    return any((folder / OPEN).glob("session_*/sockets/raylet"))
 
 
 def _tail(path: Path) -> str:

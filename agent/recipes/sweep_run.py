@@ -41,8 +41,16 @@ def run(plan: Plan, work: Path) -> int:
     with alone(checkpoints):
         _same(plan, checkpoints)
         cpus, stop = cluster.prepare(plan, work, checkpoints, gpus), Stop()
-        with cluster.head(meet, cpus, gpus) as address:
-            return Sweep(plan, checkpoints, stop, address, meet.nodes if meet else 1).run()
+        for left in reversed(range(cluster.STARTS)):
+            try:
+                with cluster.head(meet, cpus, gpus) as address:
+                    return Sweep(plan, checkpoints, stop, address, meet.nodes if meet else 1).run()
+            except cluster.NotStarted:
+                if stop.asked:
+                    break
+                if not left:
+                    raise
+        return 0
 
 
 class Stop:
@@ -93,7 +101,8 @@ class Sweep:
             try:
                 ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
             except (RuntimeError, ConnectionError, TimeoutError) as error:
-                raise cluster.NodeLost(f"Ray has started and does not answer: {str(error).splitlines()[0]}") from None
+                ray.shutdown()
+                raise cluster.NotStarted(f"Ray has started and does not answer: {str(error).splitlines()[0]}") from None
         try:
             self._wait_for_nodes()
             if self._stop.asked:
