@@ -288,6 +288,11 @@ class Fleet:
         view = self._nodes.get(name)
         return view.jobs.get(ident) if view else None
 
+    def parts(self, view: JobView) -> list[JobView]:
+        """Of a run over several nodes all that are known, else the job alone."""
+        gang = view.job.gang
+        return [view] if gang is None else [one for one in self.jobs() if one.job.gang == gang]
+
     def job_counts(self, names: Iterable[str] | None = None) -> JobCounts:
         """Over all nodes, or over those named."""
         views = list(self) if names is None else [self._nodes[name] for name in names]

@@ -6,7 +6,7 @@ that is still there never flickers. Of ended jobs the newest are kept. No clock 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -60,6 +60,12 @@ class JobView:
             return job.cost
         seconds = max(0.0, self.node.heard_until(now) - self.heard_at)
         return job.cost + job.usd_per_hour * Decimal(round(seconds)) / 3600
+
+
+def whole_cost(parts: Iterable[JobView], now: float) -> Decimal | None:
+    """US dollars so far of a run's parts together; None where one is not known."""
+    costs = [one.cost(now) for one in parts]
+    return None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
 
 
 class NodeJobs:

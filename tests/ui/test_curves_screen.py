@@ -138,3 +138,32 @@ async def test_what_has_no_curves_says_so() -> None:
         app.open_place(Place("curves", (f"gpu-01 {ident(1)}", f"gpu-01 {ident(2)}")))
         await until(lambda: "Compared" in text(app))
         assert app.screen.crumb() == "curves of 2"  # type: ignore[attr-defined]
+
+
+async def test_a_run_over_nodes_is_one_whichever_part_is_opened_and_costs_what_all_parts_cost() -> None:
+    fleet = job_fleet()
+    gang = "g0123456789a"
+    parts = {name: job(number, name, gang=gang) for name, number in (("gpu-01", 1), ("gpu-02", 8))}
+    tell(fleet, *parts.values())
+    nodes = [FakeNode(name, [part]) for name, part in parts.items()]
+    nodes[0].curves, nodes[1].curves = {ident(1): curves(1)}, {ident(8): curves(8, curves=(), names=())}
+    app, clock = make_app(fleet, **asked_nodes(*nodes))
+    app._import_slowly = lambda: None  # type: ignore[method-assign]
+    shown = []
+    async with running(app, (80, 24)) as pilot:
+        for key in (("gpu-01", ident(1)), ("gpu-02", ident(8))):
+            app.open_curves([key])
+            await until(lambda: "lowest" in text(app))
+            shown.append("\n".join(line for line in text(app).split("\n") if "$" in line))
+        # 2 x 8.19 an hour for the same 2.5 s an epoch: twice 0.0056875
+        assert shown[0] == shown[1] and "an epoch     $0.01138, 2.5s at 40 samples/s" in shown[0], shown
+        each = [fleet.job(name, part.id).cost(clock()) for name, part in parts.items()]  # type: ignore[union-attr]
+        assert f"${sum(each):.2f} so far" in shown[0], (each, shown[0])  # type: ignore[arg-type]
+        app.open_curves([("gpu-01", ident(1)), ("gpu-02", ident(8))])
+        await until(lambda: "lowest" in text(app))
+        assert text(app).count("lowest") == 1, "marked parts of one run are drawn once"
+        nodes[1].silent.add("curves")
+        app.screen._woken.set()  # type: ignore[attr-defined]
+        await until(lambda: "gpu-02 is not reachable" in text(app))
+        await pilot.pause()
+        assert "lowest" in text(app), "what was told last stays"

@@ -1,5 +1,7 @@
 """The curves of one job, or of several over each other: loss, speed and every other figure, and what they come to in money.
 
+A run over several nodes is one: whichever part was opened, it costs what all its parts cost.
+
 Invariant: nodes are asked only while the screen is on top, every five seconds at most, and what they said last stays until they
 say more; a job that has ended and was read whole is not asked about again.
 """
@@ -16,8 +18,9 @@ from textual.app import ComposeResult
 
 from agent import wire
 from pricing.weights import Weights
-from tui.curves import Outlook, Run, order, outlook
+from tui.curves import Outlook, Run, order, outlook, together
 from tui.curves_price import has_gpu, priced
+from tui.fleet_jobs import whole_cost
 from tui.ui import actions
 from tui.ui.panes.curves import Look, page, standing, title
 from tui.ui.places import Place
@@ -112,17 +115,25 @@ class CurvesScreen(RackrateScreen):
 
         name = f"{node} {ident}"
         try:
-            async with self.rackrate.asking.client(node) as client:
-                job = await client.job(ident)
-                curves = await client.curves(ident, points=POINTS)
+            named = await self._part(node, ident)
+            view = self.rackrate.fleet.job(node, ident)
+            others = [one for one in self.rackrate.fleet.parts(view) if one is not view] if view else []
+            parts = [named, *await asyncio.gather(*(self._part(one.node.name, one.job.id) for one in others))]
         except (ClientError, RackrateError) as error:
-            self._errors[name] = str(error)
+            self._errors[name] = str(error)  # also of one part: without it the money would be too little
             return
         self._errors.pop(name, None)
-        self._runs[node, ident] = await self._priced(Run(node, job, curves))
+        self._runs[node, ident] = together(parts)
+
+    async def _part(self, node: str, ident: str) -> Run:
+        """One job, or what one node has of a run over several."""
         app = self.rackrate
+        async with app.asking.client(node) as client:
+            job = await client.job(ident)
+            curves = await client.curves(ident, points=POINTS)
         if node in app.fleet:
             app.fleet.apply(node, wire.JobEvent(job=job), app.clock())
+        return await self._priced(Run(node, job, curves))
 
     async def _priced(self, run: Run) -> Run:
         """Of a job without a GPU: by the node's price of now, and the weights of the reports."""
@@ -138,7 +149,8 @@ class CurvesScreen(RackrateScreen):
     def draw(self) -> None:
         app = self.rackrate
         pane = self.query_one("#page", LinesView)
-        runs = [self._runs[key] for key in self.keys if key in self._runs]
+        known = {key: self._runs[key] for key in self.keys if key in self._runs}
+        runs = list({run.job.gang or key: run for key, run in known.items()}.values())  # marked parts of one run are one
         seen = [self._outlook(run) for run in runs]
         look = self._look(runs, pane)
         self.query_one("#title", LinesView).show([title(runs, self.keys, app.size.width)])
@@ -161,7 +173,7 @@ class CurvesScreen(RackrateScreen):
         if view is None:
             return outlook(run)
         now = app.clock()
-        return outlook(run, view.cost(now), view.node.utc(now))
+        return outlook(run, whole_cost(app.fleet.parts(view), now), view.node.utc(now))
 
     def on_resize(self, event: events.Resize) -> None:
         super().on_resize(event)

@@ -15,7 +15,7 @@ from textual.containers import Container
 
 from agent import wire
 from tui import format as fmt
-from tui.fleet_jobs import JobView
+from tui.fleet_jobs import JobView, whole_cost
 from tui.job_log import LogBuffer
 from tui.sweep_follow import SweepFollower, is_sweep
 from tui.ui import actions
@@ -178,11 +178,8 @@ class JobScreen(LogActions, JobActions):
         swept = self._sweep.swept if self._sweep else None
         if swept is None:
             return []
-        now, gang = self.rackrate.clock(), view.job.gang
-        parts = [view] if gang is None else [one for one in self.rackrate.fleet.jobs() if one.job.gang == gang]
-        costs = [one.cost(now) for one in parts]
-        known = None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
-        return [*sweep_lines(swept, known, cells), ()]
+        cost = whole_cost(self.rackrate.fleet.parts(view), self.rackrate.clock())
+        return [*sweep_lines(swept, cost, cells), ()]
 
     def _standing(self, view: JobView) -> Line:
         if view.node.error:
