@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -62,6 +62,19 @@ class NodeLost(RecipeFault):
 
 class NotStarted(NodeLost):
     """Ray itself did not come up; a start anew may help."""
+
+
+def tried(part: Callable[[], int], stopped: Mapping[str, bool]) -> int:
+    """The exit code of a part in the sweep, which is begun anew where Ray dies while it starts; 0 where a soft stop came meanwhile."""
+    for left in reversed(range(STARTS)):
+        try:
+            return part()
+        except NotStarted:
+            if stopped:
+                break
+            if not left:
+                raise
+    return 0
 
 
 def gang(environment: Mapping[str, str] = os.environ) -> Gang | None:
@@ -160,27 +173,18 @@ def _tidy(parent: Path) -> None:
 
 def join(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> int:
     """Gives this node to the head until that has ended; the exit code."""
-    for left in reversed(range(STARTS)):
-        if not _reached(meet.host, meet.port, JOIN_SECONDS, None, stopped):
-            if stopped:
-                return 0
-            raise NodeLost(f"the sweep's first node was not reached at {meet.host}:{meet.port} within {JOIN_SECONDS:.0f} s.")
-        try:
-            _given(meet, cpus, gpus, stopped)
-            break
-        except NotStarted:
-            if stopped:
-                break
-            if not left:
-                raise
-    return 0
+    return tried(lambda: _given(meet, cpus, gpus, stopped), stopped)
 
 
-def _given(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> None:
+def _given(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> int:
     """One Ray of this node's, until it or the head ends.
 
-    Raises NotStarted where it was never whole, NodeLost where it has ended and the head has not.
+    Raises NotStarted where it was never whole, NodeLost where the head is not there, or goes on without it.
     """
+    if not _reached(meet.host, meet.port, JOIN_SECONDS, None, stopped):
+        if stopped:
+            return 0
+        raise NodeLost(f"the sweep's first node was not reached at {meet.host}:{meet.port} within {JOIN_SECONDS:.0f} s.")
     with _place() as folder, _children(), (folder / LOG).open("ab") as out:
         address = f"{socket.gethostbyname(meet.host)}:{meet.port}"
         process = _start(["--address", address, "--temp-dir", str(folder / OPEN)], cpus, gpus, out)
@@ -191,13 +195,14 @@ def _given(meet: Gang, cpus: int, gpus: int, stopped: Mapping[str, bool]) -> Non
                 silent = 0.0 if _answers(meet.host, meet.port) else silent + 1
                 whole = whole or _is_whole(folder)
             if stopped:
-                return
+                return 0
             if not whole:
                 raise NotStarted(f"Ray has not started on this node: {_tail(folder / LOG)}")
             if process.poll() is not None and _answers(meet.host, meet.port):
                 raise NodeLost(f"Ray has ended on this node: {_tail(folder / LOG)}")
         finally:
             ended(process)
+    return 0
 
 
 def rates(nodes: list[dict[str, object]]) -> Decimal | None:

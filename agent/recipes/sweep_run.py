@@ -41,16 +41,12 @@ def run(plan: Plan, work: Path) -> int:
     with alone(checkpoints):
         _same(plan, checkpoints)
         cpus, stop = cluster.prepare(plan, work, checkpoints, gpus), Stop()
-        for left in reversed(range(cluster.STARTS)):
-            try:
-                with cluster.head(meet, cpus, gpus) as address:
-                    return Sweep(plan, checkpoints, stop, address, meet.nodes if meet else 1).run()
-            except cluster.NotStarted:
-                if stop.asked:
-                    break
-                if not left:
-                    raise
-        return 0
+
+        def lead() -> int:
+            with cluster.head(meet, cpus, gpus) as address:
+                return Sweep(plan, checkpoints, stop, address, meet.nodes if meet else 1).run()
+
+        return cluster.tried(lead, stop.asked)
 
 
 class Stop:
