@@ -16,15 +16,12 @@ from pricing.weights import Weights
 from tui import format as fmt
 from tui.curves import Run
 from tui.job_price import part_of
+from tui.job_rows import has_gpu
 
 PLACES = 9
 PART = "its part of the node by processors and memory, at the price of now"
 NO_PRICE = "not known: the node has no price; give its instance type, or usd_per_hour, in its agent.toml"
 NO_SIZE = "not known: the agent does not tell how many processors and how much memory the node has"
-
-
-def has_gpu(job: wire.Job) -> bool:
-    return bool(job.gpus_wanted) or job.gpu_share is not None
 
 
 def priced(run: Run, info: wire.NodeInfo, node_price: Fraction | None, weights: Weights, now: datetime | None) -> Run:

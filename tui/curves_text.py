@@ -30,7 +30,7 @@ from tui.curves import (
     rises,
 )
 from tui.curves_chart import MARKS, Chart, Trace, draw, figure
-from tui.job_rows import name_text, span
+from tui.job_rows import has_gpu, name_text, span
 from tui.job_text import filled
 
 WIDEST_CELL = 28
@@ -110,7 +110,7 @@ def _unpriced(run: Run, hour: str) -> str:
         return f"not known yet{hour}"
     if run.price_note:
         return run.price_note
-    if not run.job.gpus_wanted and run.job.gpu_share is None:
+    if not has_gpu(run.job):
         return "not known here: a job without a GPU is priced in the reports"
     return "not known: the node has no price; give its instance type, or usd_per_hour, in its agent.toml"
 

@@ -70,10 +70,19 @@ def state_text(job: wire.Job) -> str:
     return f"{running}+{job.array_counts.get('queued', 0)}" if job.state != "ended" else job.state
 
 
+def has_gpu(job: wire.Job) -> bool:
+    """Whole ones, or a share of one."""
+    return bool(job.gpus_wanted) or job.gpu_share is not None
+
+
+def is_in_reports(job: wire.Job) -> bool:
+    """Whether it costs something that reports alone tell: its node knows neither what processors are worth nor memory."""
+    return job.cost is None and not has_gpu(job) and job.started_at is not None
+
+
 def cost_text(job: wire.Job, cost: Decimal | None) -> str:
-    """A job without a GPU has a cost in reports alone: its node knows neither what its processors are worth nor its memory."""
-    without_gpu = not job.gpus_wanted and job.gpu_share is None and job.started_at is not None
-    return IN_REPORTS if cost is None and without_gpu else fmt.usd(cost)
+    """`cost`: of this moment."""
+    return IN_REPORTS if cost is None and is_in_reports(job) else fmt.usd(cost)
 
 
 def why_text(job: wire.Job) -> str:

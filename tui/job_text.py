@@ -14,7 +14,7 @@ import msgspec
 
 from agent import wire
 from tui import format as fmt
-from tui.job_rows import gpus_text, span
+from tui.job_rows import gpus_text, is_in_reports, span
 
 _UNKNOWN = fmt.UNKNOWN
 
@@ -134,8 +134,7 @@ def _facts(node: str, job: wire.Job) -> dict[str, str | None]:
 def _cost(job: wire.Job) -> str | None:
     if job.cost is not None:
         return fmt.usd(job.cost, 4)
-    without_gpu = not job.gpus_wanted and job.gpu_share is None and job.started_at is not None
-    return "in reports by job: its processors' and memory's part of the node" if without_gpu else None
+    return "in reports by job: its processors' and memory's part of the node" if is_in_reports(job) else None
 
 
 def _dropped(job: wire.Job) -> str:

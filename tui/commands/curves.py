@@ -127,7 +127,7 @@ def _runs(context: Context, texts: Sequence[str], points: int) -> list[Run]:
 
 async def _ask_one(context: Context, node: NodeConfig, ident: str, points: int) -> Run:
     from tui.curves import Run
-    from tui.curves_price import has_gpu
+    from tui.job_rows import has_gpu
 
     async with context.client_for(node) as client:
         job = await client.job(ident)

@@ -14,7 +14,7 @@ from tui import format as fmt
 from tui.columns import fit
 from tui.fleet import NodeView
 from tui.fleet_jobs import RUNNING, JobView
-from tui.job_rows import JOB_COLUMNS, cause_text, command_text, failed, gpus_text, name_text, span, state_text, why_text
+from tui.job_rows import JOB_COLUMNS, cause_text, command_text, failed, gpus_text, has_gpu, name_text, span, state_text, why_text
 from tui.job_wait import end_text, wait_text
 from tui.ui.lines import Line, cropped, fitted, joined, spread, wrapped
 
@@ -156,7 +156,7 @@ def _holding(view: JobView) -> list[tuple[str, str, str]]:
     names = " ".join(indexes.get(uuid, fmt.clean(uuid[:12])) for uuid in job.gpus)
     count = f"{gpus_text(job)} GPU{'s' * (job.gpu_share is None and job.gpus_wanted != 1)}"
     parts = [
-        ("", "no GPU" if job.gpu_share is None and not job.gpus_wanted else count + (f": {names}" if names else ""), "text")
+        ("", count + (f": {names}" if names else "") if has_gpu(job) else "no GPU", "text")
     ]
     if job.gpu_memory_bytes is not None:
         parts.append(("GPU memory", fmt.size(job.gpu_memory_bytes), "text"))

@@ -19,8 +19,9 @@ from textual.app import ComposeResult
 from agent import wire
 from pricing.weights import Weights
 from tui.curves import Outlook, Run, order, outlook, together
-from tui.curves_price import has_gpu, priced
+from tui.curves_price import priced
 from tui.fleet_jobs import whole_cost
+from tui.job_rows import has_gpu
 from tui.ui import actions
 from tui.ui.panes.curves import Look, page, standing, title
 from tui.ui.places import Place
@@ -94,9 +95,9 @@ class CurvesScreen(RackrateScreen):
     async def _follow(self) -> None:
         while True:
             if self.app.screen_stack[-1:] == [self]:
-                await asyncio.gather(*(self._ask(*key) for key in self.keys if not self._is_whole(key)))
+                await asyncio.gather(*(self._ask(*key) for key in self._runs_of() if not self._is_whole(key)))
                 self.redraw()
-            if all(map(self._is_whole, self.keys)):
+            if all(map(self._is_whole, self._runs_of())):
                 return
             behind = any(run.curves.behind_bytes for run in self._runs.values())
             self._woken.clear()
@@ -104,6 +105,14 @@ class CurvesScreen(RackrateScreen):
                 await asyncio.wait_for(self._woken.wait(), self.rackrate.governor.wait_seconds(BEHIND_SECONDS if behind else ASK_SECONDS))
             except TimeoutError:
                 pass
+
+    def _runs_of(self) -> list[tuple[str, str]]:
+        """Of marked parts of one run the first: what is told of it is of all."""
+        views = {key: self.rackrate.fleet.job(*key) for key in self.keys}
+        first: dict[object, tuple[str, str]] = {}
+        for key, view in views.items():
+            first.setdefault(view.job.gang if view is not None and view.job.gang else key, key)
+        return list(first.values())
 
     def _is_whole(self, key: tuple[str, str]) -> bool:
         run = self._runs.get(key)
@@ -149,8 +158,7 @@ class CurvesScreen(RackrateScreen):
     def draw(self) -> None:
         app = self.rackrate
         pane = self.query_one("#page", LinesView)
-        known = {key: self._runs[key] for key in self.keys if key in self._runs}
-        runs = list({run.job.gang or key: run for key, run in known.items()}.values())  # marked parts of one run are one
+        runs = [self._runs[key] for key in self._runs_of() if key in self._runs]
         seen = [self._outlook(run) for run in runs]
         look = self._look(runs, pane)
         self.query_one("#title", LinesView).show([title(runs, self.keys, app.size.width)])

@@ -6,7 +6,6 @@ Invariant: the log is read only while the screen is there, and never more of it 
 from __future__ import annotations
 
 import asyncio
-from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
