@@ -96,7 +96,7 @@ class Tmux:
             time.sleep(0.05)
         return holds()
 
-    def when(self, holds: Callable[[str], bool], seconds: float = 60.0) -> str:
+    def when(self, holds: Callable[[str], bool], seconds: float = 60.0, what: str = "") -> str:
         """The first picture of which it holds; AssertionError with the last one when there is none.
 
         A picture may be taken while the terminal still reads the bytes of a frame, and after a change of its size while it
@@ -104,17 +104,18 @@ class Tmux:
         """
         deadline = time.monotonic() + seconds
         while not holds(shown := self.text()):
-            assert time.monotonic() < deadline, f"this never held:\n{inspect.getsource(holds)}\nof the screen:\n{shown}"
+            assert time.monotonic() < deadline, f"this never held: {what or inspect.getsource(holds)}\nof the screen:\n{shown}"
             time.sleep(0.05)
         return shown
 
     def wait(self, *needles: str, seconds: float = 60.0) -> str:
         """The picture in which each of `needles` stands."""
-        deadline = time.monotonic() + seconds
-        while missing := [needle for needle in needles if needle not in (shown := self.text())]:
-            assert time.monotonic() < deadline, f"{missing} are not on the screen:\n{shown}"
-            time.sleep(0.05)
-        return shown
+        return self.when(lambda shown: all(needle in shown for needle in needles), seconds, f"{needles} stand there")
+
+
+def live_rows(shown: str) -> list[str]:
+    """The lines of nodes whose figures are of now."""
+    return [line for line in shown.split("\n") if line[1:].lstrip().startswith("live ") and "node-" in line and "$" in line and "now" in line]
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import pytest
 from tests.support import tmux
 from tests.support.pty_app import SlowTerminal
 from tests.support.simulated import Agents
-from tests.support.tmux import Tmux, command, ended_with
+from tests.support.tmux import Tmux, command, ended_with, live_rows
 from tui.ui import actions
 
 if tmux.MISSING:
@@ -63,11 +63,6 @@ def keys_of(screen: str) -> list[str]:
             name = NAMES.get(key, key)
             found.append(name.replace("shift+f", "S-F").replace("f", "F", 1) if "f" in name and name[-1].isdigit() and len(name) > 1 else name)
     return [key for key in found if "+" not in key or key == "+"]
-
-
-def live_rows(shown: str) -> list[str]:
-    """The lines of nodes whose figures are of now."""
-    return [line for line in shown.split("\n") if line[1:].lstrip().startswith("live ") and "node-" in line and "$" in line and "now" in line]
 
 
 def head_and_foot(shown: str) -> list[str]:

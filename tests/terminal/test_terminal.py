@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import tmux
 from tests.support.simulated import ROOT, Agents
-from tests.support.tmux import Tmux, app_pid, command, ended_with, is_alive
+from tests.support.tmux import Tmux, app_pid, command, ended_with, is_alive, live_rows
 
 if tmux.MISSING:
     pytest.skip(tmux.MISSING, allow_module_level=True)
@@ -30,10 +30,6 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
     running = Agents(tmp_path_factory.mktemp("fleet"))
     yield running
     running.close()
-
-
-def live_rows(shown: str) -> list[str]:
-    return [line for line in shown.split("\n") if re.search(r"^[▌> ] +live .*now", line)]
 
 
 def test_what_is_asserted_of_a_screen_is_asked_of_one_picture() -> None:
